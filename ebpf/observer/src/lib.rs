@@ -52,7 +52,7 @@ pub use live::{Room, Watch};
 pub use name::ThreadName;
 pub use observer::Observer;
 pub use places::Places;
-pub use probes::program_statistics;
+pub use probes::{number_in, program_statistics};
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
     AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, FailureTotal, GuardReport,

@@ -525,15 +525,15 @@ fn attach_one(program: &mut Program, hook: &Hook) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// A number of an fdinfo file.
-fn number_in(info: &str, field: &str) -> Option<u64> {
+/// A number of a file in `/proc/PID/fdinfo`; `None`: the descriptor has no such field.
+#[must_use]
+pub fn number_in(info: &str, field: &str) -> Option<u64> {
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = lines.find(|(name, _)| *name == field)?;
     value.trim().parse().ok()
 }
 
-/// Has the kernel count the runs of all programs and their time, until the descriptor is closed; `None`:
-/// it does not, and the log says why.
+/// Has the kernel time all programs until the descriptor is closed; `None`: the log says why not.
 #[must_use]
 pub fn program_statistics() -> Option<OwnedFd> {
     match aya::sys::enable_stats(aya::sys::Stats::RunTime) {

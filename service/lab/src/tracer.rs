@@ -1,7 +1,7 @@
 //! The scripts in `ebpf/bpftrace`, run as a person would run them; `block-count.bt` is a second opinion
 //! on what a disk did.
 //!
-//! It shares no code with the probes of the service. What it cannot see stands in the script's head.
+//! They share no code with the probes of the service. What a script cannot see stands in its head.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use lumpscope_observer::program_statistics;
+use lumpscope_observer::{number_in, program_statistics};
 use serde::Serialize;
 
 use crate::human::as_float;
@@ -134,17 +134,11 @@ impl Bpftrace {
         let mut ns = 0;
         for descriptor in std::fs::read_dir(format!("/proc/{}/fdinfo", self.tracer.id()))? {
             let info = std::fs::read_to_string(descriptor?.path())?;
-            ns += run_time_ns(&info).unwrap_or(0);
+            // Only a program's descriptor has it.
+            ns += number_in(&info, "run_time_ns").unwrap_or(0);
         }
         Ok(as_float(ns) / 1e9)
     }
-}
-
-/// What the program of a descriptor has taken; `None`: the descriptor is not a program's.
-fn run_time_ns(fdinfo: &str) -> Option<u64> {
-    let mut lines = fdinfo.lines();
-    let value = lines.find_map(|line| line.strip_prefix("run_time_ns:"))?;
-    value.trim().parse().ok()
 }
 
 impl<'a> Meter<'a> {
@@ -206,7 +200,7 @@ mod tests {
     #[test]
     fn programs_say_what_they_take() {
         let info = "pos:\t0\nprog_type:\t5\nrun_time_ns:\t1200\nrun_cnt:\t3\n";
-        assert_eq!(run_time_ns(info), Some(1200));
-        assert_eq!(run_time_ns("pos:\t0\nmap_type:\t2\n"), None);
+        assert_eq!(number_in(info, "run_time_ns"), Some(1200));
+        assert_eq!(number_in("pos:\t0\nmap_type:\t2\n", "run_time_ns"), None);
     }
 }

@@ -107,11 +107,11 @@ impl Sectors {
         for &mode in rotate(&modes, round) {
             let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
             let time = Duration::from_secs_f64(bench.args.seconds);
-            let script = script.filter(|_| mode == Mode::Bpftrace);
-            let script = script.map(|script| Bpftrace::watch(script, self.device()));
-            let script = script.transpose()?;
-            let meter = match &script {
-                Some(script) => Some(script.meter()?),
+            let wanted = script.filter(|_| mode == Mode::Bpftrace);
+            let watching = wanted.map(|script| Bpftrace::watch(script, self.device()));
+            let watching = watching.transpose()?;
+            let meter = match &watching {
+                Some(watching) => Some(watching.meter()?),
                 None => mode.meter(&server)?,
             };
             let value = self.fio(bench, JobKind::RandomWrite, 4096, time)?;
