@@ -3,6 +3,7 @@
 //! The `.proto` files beside this crate are the reference; their comments are the documentation of what is generated
 //! here. Fields of type `bytes` are [`bytes::Bytes`].
 
+pub mod frame;
 mod json;
 
 /// Version 1 of the interface.

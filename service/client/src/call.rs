@@ -68,6 +68,11 @@ impl Client {
         })
     }
 
+    /// The connection.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// The generated client of `LumpStore`, for calls that have no method here. It adds neither token nor deadline
     /// to its requests.
     #[must_use]

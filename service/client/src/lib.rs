@@ -40,6 +40,7 @@ mod options;
 mod put;
 mod store;
 mod sum;
+mod uncopied;
 
 pub use body::{Body, BoxRead};
 pub use call::Client;

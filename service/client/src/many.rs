@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use crc_fast::crc32_iscsi;
-use lumpscope_proto::v1;
+use lumpscope_proto::{frame, v1};
 use tonic::{Code, Streaming};
 
 use crate::body::Body;
@@ -13,6 +13,7 @@ use crate::error::{Error, Refusal};
 use crate::get::{Check, Gathered, Lump};
 use crate::id::LumpId;
 use crate::put::{PutOptions, same};
+use crate::uncopied::Message;
 
 /// The outcome of one lump of many.
 type Outcome<T> = Result<T, Error>;
@@ -31,14 +32,15 @@ impl Client {
         options: &PutOptions,
     ) -> Result<Vec<Outcome<v1::PutResponse>>, Error> {
         let sums: Vec<u32> = lumps.iter().map(|(_, body)| crc32_iscsi(body)).collect();
-        let messages: Vec<v1::PutManyRequest> = lumps
+        let messages: Vec<Message> = lumps
             .iter()
             .zip(&sums)
             .flat_map(|((id, body), crc32c)| messages(store, *id, body, *crc32c, options))
             .collect();
         call!(self, options.repeat(), "a put of many", |attempt| {
-            let request = attempt.request(tokio_stream::iter(messages.clone()));
-            let mut replies = self.lump_store().put_many(request).await?.into_inner();
+            let mut service = self.sending(tokio_stream::iter(messages.clone()));
+            let request = attempt.request(tokio_stream::empty());
+            let mut replies = service.put_many(request).await?.into_inner();
             let mut outcomes: Vec<Option<Outcome<v1::PutResponse>>> = Vec::new();
             outcomes.resize_with(lumps.len(), || None);
             while let Some(reply) = replies.message().await? {
@@ -111,17 +113,18 @@ fn messages(
     body: &Bytes,
     crc32c: u32,
     options: &PutOptions,
-) -> impl Iterator<Item = v1::PutManyRequest> {
+) -> impl Iterator<Item = Message> {
     let length = Body::from(body.clone()).length();
     let header = options.header(store, id, length, Some(crc32c));
     let mut rest = body.clone();
     let chunks = std::iter::from_fn(move || {
         let next = rest.split_to(rest.len().min(crate::CHUNK));
-        (!next.is_empty()).then_some(v1::put_many_request::Part::Chunk(next))
+        (!next.is_empty()).then(|| frame::chunk(next))
     });
-    std::iter::once(v1::put_many_request::Part::Header(header))
-        .chain(chunks)
-        .map(|part| v1::PutManyRequest { part: Some(part) })
+    let first = frame::message(&v1::PutManyRequest {
+        part: Some(v1::put_many_request::Part::Header(header)),
+    });
+    std::iter::once([first, Bytes::new()]).chain(chunks)
 }
 
 /// A lump's own refusal inside a stream of many.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use crc_fast::crc32_iscsi;
-use lumpscope_proto::v1;
+use lumpscope_proto::{frame, v1};
 use tokio_stream::StreamExt as _;
 
 use crate::body::Body;
@@ -95,15 +95,13 @@ impl Client {
     ) -> Result<v1::PutResponse, Failure> {
         let known = header.crc32c;
         let (chunks, sent) = body.chunks().map_err(Error::ReadBody)?;
-        let first = v1::PutRequest {
+        let first = frame::message(&v1::PutRequest {
             part: Some(v1::put_request::Part::Header(header)),
-        };
-        let rest = chunks.map(|chunk| v1::PutRequest {
-            part: Some(v1::put_request::Part::Chunk(chunk)),
         });
+        let messages = tokio_stream::once([first, Bytes::new()]).chain(chunks.map(frame::chunk));
         let reply = self
-            .lump_store()
-            .put(attempt.request(tokio_stream::once(first).chain(rest)))
+            .sending(messages)
+            .put(attempt.request(tokio_stream::empty()))
             .await;
         if let Some(failure) = sent.failure() {
             return Err(Error::ReadBody(failure).into());

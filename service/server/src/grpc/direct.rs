@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use lumpscope_proto::frame;
 use prost::Message;
 use tokio_stream::Stream;
 use tonic::Status;
@@ -19,7 +20,7 @@ use tonic::server::NamedService;
 use super::get::{Form, LumpFrames};
 use super::lump_store::LumpStoreService;
 use super::source::Source;
-use super::wire::{Messages, message_frame, read_message};
+use super::wire::{Messages, read_message};
 use super::{Reply, get, list, many, put, small};
 use crate::door::Connection;
 use crate::request::Scope;
@@ -102,7 +103,7 @@ impl Call {
         match self {
             Self::Put => {
                 let stored = put::put(lumps, &scope, body).await?;
-                let only = tokio_stream::once(Ok(message_frame(&stored)));
+                let only = tokio_stream::once(Ok(frame::message(&stored)));
                 Ok(reply(only, &scope))
             }
             Self::PutMany => {

@@ -10,13 +10,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{Error, LumpData, LumpId, Rest};
-use lumpscope_proto::v1;
+use lumpscope_proto::{frame, v1};
 use tokio_stream::Stream;
 use tonic::Status;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
-use super::wire::{chunk_frames, get_many_frames, message_frame, small_head};
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::{CHUNK, Reading, Scope};
@@ -182,11 +181,11 @@ impl LumpFrames {
         } = fetched;
         let length = header.length;
         let first = match form {
-            Form::Small => small_head(header, data.len()),
-            Form::Get => message_frame(&v1::GetResponse {
+            Form::Small => frame::small_head(header, data.len()),
+            Form::Get => frame::message(&v1::GetResponse {
                 part: Some(v1::get_response::Part::Header(header)),
             }),
-            Form::Many(index) => message_frame(&v1::GetManyResponse {
+            Form::Many(index) => frame::message(&v1::GetManyResponse {
                 index,
                 part: Some(v1::get_many_response::Part::Header(header)),
             }),
@@ -258,8 +257,8 @@ impl LumpFrames {
         self.scope.add_bytes(bytes);
         self.reading.took(bytes);
         match self.form {
-            Form::Get => self.ready.extend(chunk_frames(chunk)),
-            Form::Many(index) => self.ready.extend(get_many_frames(index, chunk)),
+            Form::Get => self.ready.extend(frame::chunk(chunk)),
+            Form::Many(index) => self.ready.extend(frame::many_chunk(index, chunk)),
             Form::Small => self.ready.push_back(chunk),
         }
     }

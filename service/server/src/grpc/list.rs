@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use lumpscope_proto::v1;
+use lumpscope_proto::{frame, v1};
 
 use super::convert;
 use super::lump_store::{LumpStoreService, engine};
-use super::wire::message_frame;
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::{Body, Reading, Scope};
@@ -68,7 +67,7 @@ pub(super) async fn list(
     let next = page
         .next
         .map(|id| Bytes::copy_from_slice(&convert::raw(id)));
-    let frame = message_frame(&v1::ListResponse {
+    let frame = frame::message(&v1::ListResponse {
         request_id: scope.id(),
         ids: ids.collect(),
         next_page_token: next.unwrap_or_default(),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use lumpscope_engine::{Error, LumpId, Store};
-use lumpscope_proto::v1;
+use lumpscope_proto::{frame, v1};
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;
@@ -23,7 +23,7 @@ use super::convert;
 use super::get::{Fetched, Form, LumpFrames, WHOLE};
 use super::lump_store::LumpStoreService;
 use super::put::{Incoming, Room, Wanted, decode_header};
-use super::wire::{Event, message_frame};
+use super::wire::Event;
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::Scope;
@@ -218,7 +218,7 @@ impl Puts {
 
 fn put_reply(index: u64, stored: Result<v1::PutResponse, Refusal>) -> Bytes {
     use v1::put_many_response::Outcome;
-    message_frame(&v1::PutManyResponse {
+    frame::message(&v1::PutManyResponse {
         index,
         outcome: Some(match stored {
             Ok(stored) => Outcome::Stored(stored),
@@ -307,7 +307,7 @@ impl Gets {
     }
 
     fn failed(index: u64, refusal: &Refusal) -> Bytes {
-        message_frame(&v1::GetManyResponse {
+        frame::message(&v1::GetManyResponse {
             index,
             part: Some(v1::get_many_response::Part::Failed(failure(refusal))),
         })

@@ -11,8 +11,6 @@ mod unary;
 
 pub use crate::refusal::WireError;
 pub use decode::{Decoder, Event, Limits};
-pub(super) use encode::{Messages, chunk_frames, get_many_frames, message_frame, small_head};
+pub(super) use encode::Messages;
+pub use lumpscope_proto::frame::PREFIX_LEN;
 pub(super) use unary::read_message;
-
-/// Bytes in front of every gRPC message: a flag and the length.
-pub const PREFIX_LEN: usize = 5;
