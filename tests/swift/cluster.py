@@ -130,6 +130,7 @@ bytes_per_second = 0
 zero_byte_files_per_second = 0
 [object-updater]
 [object-expirer]
+dequeue_from_legacy = true
 """)
 
     def start_service(self):
@@ -187,7 +188,7 @@ class Cluster:
         self.away = away
         self.nodes = [Node(self, number + 1) for number in range(NODES)]
         self.others = []
-        self.proxy = None
+        self.containers = self.proxy = None
 
     def process(self, words, log):
         return Process([program(words[0]), *words[1:]], os.path.join(self.folder, log + ".log"), env=self.env)
@@ -209,9 +210,8 @@ class Cluster:
             Process(["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(MEMCACHED)],
                     os.path.join(self.folder, "memcached.log")),
             self.process(["swift-account-server", os.path.join(self.swift_dir, "account-server.conf")], "account"),
-            self.process(["swift-container-server", os.path.join(self.swift_dir, "container-server.conf")],
-                         "container"),
         ]
+        self.start_containers()
         for node in self.nodes:
             node.make_disk()
             if any(not one[2] for one in self.policies):
@@ -222,6 +222,18 @@ class Cluster:
         for node in self.nodes:
             node.wait_server()
         self._start_proxy()
+
+    def start_containers(self):
+        """Starts the server of the databases of containers."""
+        conf = os.path.join(self.swift_dir, "container-server.conf")
+        self.containers = self.process(["swift-container-server", conf], "container")
+        health = f"http://127.0.0.1:{CONTAINER}/healthcheck"
+        self.containers.until_ready("container server", lambda: answers(health))
+
+    def tell_accounts(self):
+        """One pass of what tells the accounts which containers there are."""
+        conf = os.path.join(self.swift_dir, "container-server.conf")
+        self._end_well(self.process(["swift-container-updater", conf, "once", "-v"], "container-updater"))
 
     def weigh(self, node, weight):
         """Gives the device of a node another weight in the rings of lumps, and waits until all have read them."""
@@ -340,6 +352,20 @@ error_suppression_limit = 10
         for name in filters:
             text += f"[filter:{name}]\nuse = egg:swift#{uses.get(name, name)}\n{more.get(name, '')}"
         self._write("proxy-server.conf", text)
+        # Of the expirer.
+        self._write("internal-client.conf", f"""[DEFAULT]
+swift_dir = {self.swift_dir}
+log_address = {self.log_socket}
+[pipeline:main]
+pipeline = catch_errors cache proxy-server
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+[filter:catch_errors]
+use = egg:swift#catch_errors
+[filter:cache]
+use = egg:swift#memcache
+{more["cache"]}""")
 
     # Daemons.
 
@@ -348,9 +374,13 @@ error_suppression_limit = 10
         for daemon in daemons:
             begun = [node.begin(daemon, "once", "-v") for node in nodes or self.nodes if node.server.alive()]
             for process in begun:
-                until(f"a pass of {daemon}", lambda one=process: not one.alive(), 300)
-                if process.child.returncode:
-                    raise machine.Failed(f"{daemon} ended with {process.child.returncode}: {process.said()[-3000:]}")
+                self._end_well(process)
+
+    def _end_well(self, process):
+        name = os.path.basename(process.child.args[0])
+        until(f"a pass of {name}", lambda: not process.alive(), 300)
+        if process.child.returncode:
+            raise machine.Failed(f"{name} ended with {process.child.returncode}: {process.said()[-3000:]}")
 
     def client(self):
         return Client(f"127.0.0.1:{PROXY}")

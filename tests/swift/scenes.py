@@ -152,7 +152,7 @@ def play(options, folder, site, alone):
     clusters.say_versions()
     if options.short:
         options.rounds, options.objects = 1, 12
-        options.scenes = options.scenes or "service killed,disk destroyed,bits rot"
+        options.scenes = options.scenes or "service killed,disk destroyed,bits rot,databases away"
     if options.fill:
         # Partitions are not equal: some disks get more.
         options.size = options.fill * 3 // 2
@@ -405,5 +405,32 @@ def drained(found, objects, lumps, name):
     return f"{node.lump_device}, {changes} changes meanwhile, empty after {empty} passes, whole after {passes}"
 
 
+def late(found, objects, lumps, name):
+    """The databases of containers do not answer while objects are put, some of which expire. The updaters tell the
+    databases later, and then the expirer knows what to remove."""
+    client = objects.client
+    kept, soon = ([f"{policy}/{name}-{kind}{number}" for policy in lumps for number in range(4)] for kind in ("kept", "soon"))
+
+    def listed():
+        return {f"{policy}/{line}" for policy in lumps for line in client.good("GET", policy)[1].decode().split("\n")}
+
+    listed()
+    found.containers.kill9()
+    for path in kept:
+        objects.put(*path.split("/"), bytes_of(path, 25_000))
+    for path in soon:
+        client.good("PUT", path, bytes_of(path, 25_000), **{"X-Delete-After": "2"})
+    found.start_containers()
+    check(listed().isdisjoint([*kept, *soon]), "the databases know of none of them")
+    found.once("updater")
+    check(listed().issuperset([*kept, *soon]), f"after a pass of the updaters they know of all {2 * len(kept)}")
+    found.tell_accounts()
+    time.sleep(3)
+    found.once("expirer", nodes=found.nodes[:1])
+    left = listed()
+    check(left.issuperset(kept) and left.isdisjoint(soon), f"after a pass of the expirer they know of the {len(kept)} that stay")
+    return f"{len(kept)} told later, {len(soon)} expired"
+
+
 SCENES = [("service killed", killed), ("node away", away), ("disk destroyed", destroyed), ("bits rot", rotten),
-          ("device drained", drained)]
+          ("device drained", drained), ("databases away", late)]
