@@ -1,15 +1,22 @@
-//! Messages as they are on the wire, for both ends that send bodies without tonic's codec: it copies each message into
-//! a buffer of its own.
+//! Messages as they are on the wire, for service and client, whose bodies do not go through tonic's codec: it copies each
+//! message into a buffer of its own.
+
+mod decode;
+mod error;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use crate::v1;
+pub use decode::{Decoder, Event, Limits};
+pub use error::WireError;
 
 /// Bytes in front of every gRPC message: a flag and the length.
 pub const PREFIX_LEN: usize = 5;
 
+/// Field of the header in a request of Put and PutMany and in a reply of Get.
+const HEADER: u32 = 1;
 /// Field of the chunk in a request of Put and PutMany and in a reply of Get.
 const CHUNK: u32 = 2;
 /// Field of the body in a reply of GetSmall.
@@ -24,6 +31,13 @@ pub fn message(message: &impl Message) -> Bytes {
     put_prefix(&mut out, len);
     out.put(&message.encode_to_vec()[..]);
     out.freeze()
+}
+
+/// A request of Put or PutMany, or a reply of Get, with a header that is encoded: what comes in front of it, and the
+/// header itself.
+#[must_use]
+pub fn header(header: Bytes) -> [Bytes; 2] {
+    [head(&(), HEADER, header.len()), header]
 }
 
 /// A request of Put or PutMany, or a reply of Get, with `chunk`: what comes in front of it, and the chunk itself.
@@ -82,6 +96,8 @@ mod tests {
             let frames = chunk(bytes.clone());
             assert_eq!(frames[1].as_ptr(), bytes.as_ptr(), "copied");
             let whole = frames.concat();
+            let (first, name) = header_of(len);
+            assert_eq!(header(name).concat(), first);
             let get = v1::get_response::Part::Chunk(bytes.clone());
             assert_eq!(whole, message(&v1::GetResponse { part: Some(get) }));
             let put = v1::put_request::Part::Chunk(bytes.clone());
@@ -94,6 +110,17 @@ mod tests {
             };
             assert_eq!(many_chunk(index, bytes).concat(), message(&many));
         }
+    }
+
+    /// A request with a header of that many bytes and a few, and the header.
+    fn header_of(len: usize) -> (Bytes, Bytes) {
+        let header = v1::PutHeader {
+            store: "s".repeat(len),
+            ..v1::PutHeader::default()
+        };
+        let encoded = header.encode_to_vec().into();
+        let part = v1::put_request::Part::Header(header);
+        (message(&v1::PutRequest { part: Some(part) }), encoded)
     }
 
     #[test]

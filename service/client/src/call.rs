@@ -18,7 +18,7 @@ use crate::error::{Error, Refusal};
 use crate::options::Options;
 
 /// Largest message accepted: the chunks of a service are at most 1 MiB, its pages of ids and its reports less than this.
-const LARGEST_MESSAGE: usize = 16 << 20;
+pub(crate) const LARGEST_MESSAGE: usize = 16 << 20;
 
 /// Makes a call until it succeeds, is refused for good, or its time or its tries are used up: `call!(client, repeat,
 /// what, |attempt| body)`, where `body` is async and fails with [`Failure`].

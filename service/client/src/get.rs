@@ -1,5 +1,7 @@
 //! Reading one lump.
 
+use std::sync::mpsc;
+
 use bytes::{Bytes, BytesMut};
 use lumpscope_proto::v1;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
@@ -37,15 +39,15 @@ impl Client {
     ) -> Result<Lump, Error> {
         let message = request(store, id, range);
         call!(self, Repeat::Always, "the get", |attempt| {
-            let (header, mut stream) = self.open(attempt, message.clone()).await?;
+            let (header, mut chunks) = self.open(attempt, message.clone()).await?;
             let mut check = Check::new(id, &header);
-            let mut bytes = Gathered::default();
-            while let Some(chunk) = next(&mut stream).await? {
-                check.add(&chunk)?;
-                bytes.add(chunk, header.length);
+            let mut bytes = BytesMut::with_capacity(ahead(header.length));
+            while let Some(piece) = chunks.next().await? {
+                check.add(&piece)?;
+                bytes.extend_from_slice(&piece);
             }
             check.finish()?;
-            let bytes = bytes.finish();
+            let bytes = bytes.freeze();
             Ok(Lump { header, bytes })
         })
     }
@@ -64,16 +66,17 @@ impl Client {
     ) -> Result<v1::GetHeader, Error> {
         let message = request(store, id, range);
         call!(self, Repeat::Always, "the get", |attempt| {
-            let (header, mut stream) = self.open(attempt, message.clone()).await?;
+            let (header, mut chunks) = self.open(attempt, message.clone()).await?;
             let mut check = Check::new(id, &header);
             let mut written = false;
-            while let Some(chunk) = next(&mut stream)
+            while let Some(piece) = chunks
+                .next()
                 .await
                 .map_err(|failure| if written { failure.last() } else { failure })?
             {
-                check.add(&chunk)?;
+                check.add(&piece)?;
                 written = true;
-                writer.write_all(&chunk).await.map_err(Error::WriteBody)?;
+                writer.write_all(&piece).await.map_err(Error::WriteBody)?;
             }
             check.finish()?;
             writer.flush().await.map_err(Error::WriteBody)?;
@@ -119,11 +122,12 @@ impl Client {
         &self,
         attempt: &Attempt,
         message: v1::GetRequest,
-    ) -> Result<(v1::GetHeader, Streaming<v1::GetResponse>), Failure> {
-        let reply = self.lump_store().get(attempt.request(message)).await?;
+    ) -> Result<(v1::GetHeader, Chunks), Failure> {
+        let (mut service, pieces) = self.taking();
+        let reply = service.get(attempt.request(message)).await?;
         let mut stream = reply.into_inner();
         match stream.message().await?.and_then(|message| message.part) {
-            Some(v1::get_response::Part::Header(header)) => Ok((header, stream)),
+            Some(v1::get_response::Part::Header(header)) => Ok((header, Chunks { stream, pieces })),
             _ => Err(NO_HEADER.into()),
         }
     }
@@ -140,14 +144,32 @@ fn request(store: &str, id: LumpId, range: Option<v1::ByteRange>) -> v1::GetRequ
     }
 }
 
-async fn next(stream: &mut Streaming<v1::GetResponse>) -> Result<Option<Bytes>, Failure> {
-    let Some(message) = stream.message().await? else {
-        return Ok(None);
-    };
-    match message.part {
-        Some(v1::get_response::Part::Chunk(chunk)) => Ok(Some(chunk)),
-        _ => Err(Error::Protocol("a get with something else than chunks after its header").into()),
+/// What comes behind the header of a get.
+struct Chunks {
+    stream: Streaming<v1::GetResponse>,
+    pieces: mpsc::Receiver<Bytes>,
+}
+
+impl Chunks {
+    /// The next piece of a chunk.
+    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let Some(message) = self.stream.message().await? else {
+            return Ok(None);
+        };
+        match message.part {
+            Some(v1::get_response::Part::Chunk(_)) => {
+                Ok(Some(self.pieces.try_recv().unwrap_or_default()))
+            }
+            _ => Err(
+                Error::Protocol("a get with something else than chunks after its header").into(),
+            ),
+        }
     }
+}
+
+/// Bytes reserved because of a header.
+fn ahead(announced: u64) -> usize {
+    usize::try_from(announced.min(LARGEST_AHEAD)).unwrap_or(0)
 }
 
 /// Length and checksum of the bytes received.
@@ -212,8 +234,7 @@ impl Gathered {
             return;
         }
         if self.many.is_empty() {
-            let ahead = announced.min(LARGEST_AHEAD);
-            self.many.reserve(usize::try_from(ahead).unwrap_or(0));
+            self.many.reserve(ahead(announced));
             self.many.extend_from_slice(&std::mem::take(&mut self.only));
         }
         self.many.extend_from_slice(&chunk);

@@ -1,9 +1,9 @@
 //! The stream of a put: gRPC prefixes and protobuf, cut anywhere.
 
 use bytes::Bytes;
+use lumpscope_proto::frame::{Decoder, Event, Limits, WireError};
 use lumpscope_proto::v1::PutRequest;
 use lumpscope_proto::v1::put_request::Part;
-use lumpscope_server::grpc::wire::{Decoder, Event, Limits, WireError};
 use prost::Message as _;
 
 const LIMITS: Limits = Limits {

@@ -14,12 +14,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use lumpscope_engine::Payer;
+use lumpscope_proto::frame::{PREFIX_LEN, WireError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::wire::{PREFIX_LEN, WireError};
 use crate::refusal::Refusal;
 use crate::request::Bodies;
 use crate::request::Body as Reservation;

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use lumpscope_engine::{Error, LumpId, Store};
+use lumpscope_proto::frame::Event;
 use lumpscope_proto::{frame, v1};
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{Semaphore, mpsc};
@@ -23,7 +24,6 @@ use super::convert;
 use super::get::{Fetched, Form, LumpFrames, WHOLE};
 use super::lump_store::LumpStoreService;
 use super::put::{Incoming, Room, Wanted, decode_header};
-use super::wire::Event;
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::Scope;

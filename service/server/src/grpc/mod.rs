@@ -19,7 +19,7 @@ mod small;
 mod source;
 mod status;
 mod web;
-pub mod wire;
+mod wire;
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lumpscope_engine::{Error, LumpBuf, LumpId, Placement, PutOptions};
+use lumpscope_proto::frame::{Decoder, Event, Limits, WireError};
 use lumpscope_proto::v1;
 use prost::Message as _;
 use tokio::time::Instant;
@@ -16,7 +17,6 @@ use tonic::body::Body;
 use super::convert;
 use super::lump_store::LumpStoreService;
 use super::source::{Lost, Source};
-use super::wire::{Decoder, Event, Limits, WireError};
 use crate::refusal::Refusal;
 use crate::request::{self, Bodies, Scope, is_slow};
 use crate::stores::NamedStore;

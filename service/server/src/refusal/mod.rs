@@ -5,13 +5,11 @@
 
 mod engine;
 mod table;
-mod wire;
 
 use std::time::Duration;
 
 use lumpscope_engine::Error;
-
-pub use self::wire::WireError;
+use lumpscope_proto::frame::WireError;
 
 use self::engine::told;
 use crate::door::Denied;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use lumpscope_proto::frame::WireError;
 use tonic::Code;
 
 use super::Refusal;
 use super::engine::told;
-use super::wire::WireError;
 
 /// When to try again while the service goes down or comes up.
 pub(super) const RETRY_AFTER_RESTART: Duration = Duration::from_secs(1);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{Error, IoOp, LumpDamage, LumpId};
+use lumpscope_proto::frame::WireError;
 use tonic::Code;
 
 use super::*;
-use crate::refusal::WireError;
 
 fn io() -> Arc<std::io::Error> {
     Arc::new(std::io::Error::from_raw_os_error(5))

@@ -1,10 +1,10 @@
 //! Reads a request that is one message.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use lumpscope_proto::frame::{PREFIX_LEN, WireError};
 use prost::Message;
 use tonic::Status;
 
-use super::{PREFIX_LEN, WireError};
 use crate::grpc::source::Source;
 use crate::refusal::Refusal;
 

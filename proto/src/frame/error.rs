@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A message that says it is compressed.
-    #[error("a message is compressed: this service takes only uncompressed (identity) messages")]
+    #[error("a message is compressed: only uncompressed (identity) messages are taken")]
     Compressed,
     /// A flag that gRPC does not know.
     #[error("a message begins with the flag {flag}: gRPC knows 0 and 1")]
@@ -12,7 +12,7 @@ pub enum WireError {
         /// The first byte of the message.
         flag: u8,
     },
-    /// A message longer than the service takes.
+    /// A message longer than [`Limits`](super::Limits) allows.
     #[error("a message has {len} bytes: at most {max} are taken")]
     TooLarge {
         /// Bytes it announces.
@@ -20,7 +20,7 @@ pub enum WireError {
         /// Most bytes of a message.
         max: u64,
     },
-    /// A header longer than the service takes.
+    /// A header longer than [`Limits`](super::Limits) allows.
     #[error("a header has {len} bytes: at most {max} are taken")]
     HeaderTooLarge {
         /// Bytes it announces.

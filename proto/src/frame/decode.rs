@@ -1,23 +1,18 @@
-//! Reads the stream of a put as it comes.
+//! Reads the stream of a put or a get as it comes.
 //!
 //! The input may be cut anywhere. Bytes of a chunk are handed on as slices of the input; nothing
 //! of them is kept. Only the header of a lump is gathered, and it is short.
 //!
-//! The messages are [`PutRequest`](lumpscope_proto::v1::PutRequest) and
-//! [`PutManyRequest`](lumpscope_proto::v1::PutManyRequest), which are the same on the wire: field 1
-//! is the header, field 2 a chunk, both in one oneof. Fields that are not known are skipped. Of two
-//! parts in one message protobuf keeps the last; no encoder writes that, and bytes that were handed
-//! on cannot be taken back, so it is refused.
+//! The messages are [`PutRequest`](crate::v1::PutRequest), [`PutManyRequest`](crate::v1::PutManyRequest) and
+//! [`GetResponse`](crate::v1::GetResponse), which are the same on the wire: field 1 is the header, field 2 a chunk,
+//! both in one oneof. Fields that are not known are skipped. Of two parts in one message protobuf keeps the last; no
+//! encoder writes that, and bytes that were handed on cannot be taken back, so it is refused.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use prost::encoding::{WireType, decode_varint};
 
-use super::{PREFIX_LEN, WireError};
+use super::{CHUNK, HEADER, PREFIX_LEN, WireError};
 
-/// Field of the header.
-const HEADER: u32 = 1;
-/// Field of a chunk.
-const CHUNK: u32 = 2;
 /// Most bytes of a varint.
 const MAX_VARINT: usize = 10;
 /// Most groups inside each other; prost takes a few more.

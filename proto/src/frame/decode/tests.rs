@@ -1,12 +1,12 @@
 //! Any cut of a stream is read as prost reads the whole, and no bytes make the decoder panic.
 
-use lumpscope_proto::v1;
 use proptest::prelude::*;
 use prost::Message as _;
 use prost::encoding::{encode_key, encode_varint};
-use v1::put_request::Part;
 
 use super::*;
+use crate::v1;
+use crate::v1::put_request::Part;
 
 const LIMITS: Limits = Limits {
     message: 1 << 16,
