@@ -15,6 +15,8 @@ use crate::sum::Sum;
 
 /// Most memory reserved because of a header; more only when the bytes have come.
 const LARGEST_AHEAD: u64 = 64 << 20;
+/// Bytes of a piece that need not be copied.
+const LARGE: usize = 64 << 10;
 
 /// A lump, or a part of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,13 +43,13 @@ impl Client {
         call!(self, Repeat::Always, "the get", |attempt| {
             let (header, mut chunks) = self.open(attempt, message.clone()).await?;
             let mut check = Check::new(id, &header);
-            let mut bytes = BytesMut::with_capacity(ahead(header.length));
+            let mut bytes = Gathered::default();
             while let Some(piece) = chunks.next().await? {
                 check.add(&piece)?;
-                bytes.extend_from_slice(&piece);
+                bytes.add(piece, header.length);
             }
             check.finish()?;
-            let bytes = bytes.freeze();
+            let bytes = bytes.finish();
             Ok(Lump { header, bytes })
         })
     }
@@ -167,11 +169,6 @@ impl Chunks {
     }
 }
 
-/// Bytes reserved because of a header.
-fn ahead(announced: u64) -> usize {
-    usize::try_from(announced.min(LARGEST_AHEAD)).unwrap_or(0)
-}
-
 /// Length and checksum of the bytes received.
 pub(crate) struct Check {
     id: LumpId,
@@ -220,31 +217,32 @@ impl Check {
     }
 }
 
-/// Chunks put together; a lump of one chunk is not copied.
+/// Pieces put together. One that is the whole lump is not copied, unless it is small: it may lie in a much larger buffer
+/// of the connection.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    only: Bytes,
-    many: BytesMut,
+    whole: Bytes,
+    pieces: BytesMut,
 }
 
 impl Gathered {
-    pub(crate) fn add(&mut self, chunk: Bytes, announced: u64) {
-        if self.only.is_empty() && self.many.is_empty() {
-            self.only = chunk;
+    pub(crate) fn add(&mut self, piece: Bytes, announced: u64) {
+        if piece.len() >= LARGE && piece.len() as u64 == announced {
+            self.whole = piece;
             return;
         }
-        if self.many.is_empty() {
-            self.many.reserve(ahead(announced));
-            self.many.extend_from_slice(&std::mem::take(&mut self.only));
+        if self.pieces.is_empty() {
+            let ahead = announced.min(LARGEST_AHEAD);
+            self.pieces.reserve(usize::try_from(ahead).unwrap_or(0));
         }
-        self.many.extend_from_slice(&chunk);
+        self.pieces.extend_from_slice(&piece);
     }
 
     pub(crate) fn finish(self) -> Bytes {
-        if self.many.is_empty() {
-            self.only
+        if self.pieces.is_empty() {
+            self.whole
         } else {
-            self.many.freeze()
+            self.pieces.freeze()
         }
     }
 }
