@@ -183,9 +183,102 @@ impl http_body::Body for Taken {
                 }
                 Some(came) => match came.into_data() {
                     Ok(bytes) => self.input = bytes,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    Err(trailers) => {
+                        // Their status says how it ends, also within a message.
+                        self.decoder = Decoder::new(LIMITS);
+                        return Poll::Ready(Some(Ok(trailers)));
+                    }
                 },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::future::poll_fn;
+
+    use tonic::Code;
+    use tonic::codegen::http::HeaderMap;
+
+    use super::*;
+
+    struct Script(VecDeque<Frame<Bytes>>);
+
+    impl http_body::Body for Script {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+    }
+
+    /// What tonic gets of these frames, and the bytes of the chunks.
+    async fn taken(script: VecDeque<Frame<Bytes>>) -> (Result<Vec<Frame<Bytes>>, Status>, Vec<u8>) {
+        let (sender, pieces) = mpsc::channel();
+        let mut body = Taken::new(Body::new(Script(script)), sender);
+        let mut frames = Vec::new();
+        let end = loop {
+            match poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut body), cx)).await {
+                Some(Ok(frame)) => frames.push(frame),
+                Some(Err(status)) => break Err(status),
+                None => break Ok(frames),
+            }
+        };
+        (end, pieces.try_iter().flatten().collect())
+    }
+
+    fn header() -> Bytes {
+        let header = v1::GetHeader {
+            length: 20_000,
+            ..v1::GetHeader::default()
+        };
+        let part = Some(v1::get_response::Part::Header(header));
+        frame::message(&v1::GetResponse { part })
+    }
+
+    #[tokio::test]
+    async fn each_piece_of_a_chunk_is_an_empty_chunk_for_tonic() {
+        let bytes: Vec<u8> = (0..20_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+        let chunks = [&bytes[..15_000], &[], &bytes[15_000..]];
+        let chunks = chunks.map(|chunk| frame::chunk(Bytes::copy_from_slice(chunk)).concat());
+        let whole = [&header()[..], &chunks.concat()].concat();
+        let [empty, _] = frame::chunk(Bytes::new());
+        for cut in [1, 6, 1000, whole.len()] {
+            let cuts = whole.chunks(cut).map(Bytes::copy_from_slice);
+            let (frames, came) = taken(cuts.map(Frame::data).collect()).await;
+            assert_eq!(came, bytes, "cut by {cut}");
+            let frames = frames.unwrap().into_iter();
+            let frames: Vec<Bytes> = frames.map(|frame| frame.into_data().unwrap()).collect();
+            assert_eq!(frames[0], header());
+            assert!(frames.len() > 2 && frames[1..].iter().all(|one| *one == empty));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_reply_is_an_error_and_a_status_in_a_message_stands() {
+        let half = Bytes::copy_from_slice(&frame::chunk(Bytes::from_static(b"half")).concat()[..9]);
+        let packed = Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0]);
+        for (data, why) in [(half.clone(), "middle"), (packed, "compressed")] {
+            let (end, _) = taken([header(), data].map(Frame::data).into()).await;
+            let status = end.unwrap_err();
+            assert_eq!(status.code(), Code::Internal);
+            assert!(status.message().contains(why), "{status}");
+        }
+        let mut trailers = HeaderMap::new();
+        Status::data_loss("rot").add_header(&mut trailers).unwrap();
+        let script = [
+            Frame::data(header()),
+            Frame::data(half),
+            Frame::trailers(trailers),
+        ];
+        let (frames, came) = taken(script.into()).await;
+        assert_eq!(came, b"ha");
+        assert!(frames.unwrap().last().is_some_and(Frame::is_trailers));
     }
 }
