@@ -53,7 +53,7 @@ pub fn many_chunk(index: u64, chunk: Bytes) -> [Bytes; 2] {
     [head(&before, MANY_CHUNK, chunk.len()), chunk]
 }
 
-/// What comes in front of the `body` bytes of a GetSmall.
+/// The bytes in front of the `body` bytes of a GetSmall.
 #[must_use]
 pub fn small_head(header: v1::GetHeader, body: usize) -> Bytes {
     let before = v1::GetSmallResponse {
@@ -68,7 +68,7 @@ pub fn small_head(header: v1::GetHeader, body: usize) -> Bytes {
     }
 }
 
-/// What comes in front of the `body` bytes of the last field of a message, whose other fields are those of `before`.
+/// The bytes in front of the `body` bytes of the last field of a message, whose other fields are those of `before`.
 fn head(before: &impl Message, field: u32, body: usize) -> Bytes {
     let body_len = body as u64;
     let len = before.encoded_len() + key_len(field) + encoded_len_varint(body_len);

@@ -138,6 +138,7 @@ install_s3_python() {
         chmod +x "$tools/bin/s3-python"
 }
 
+# Read by the list of what pip installs; unless told otherwise, the newest of the Python index.
 export SWIFT_VERSION=${SWIFT_VERSION:-2.38.3}
 
 # Swift, and memcached, where its proxy keeps logins. Of that only the program: the package would start a server.

@@ -146,7 +146,7 @@ fn request(store: &str, id: LumpId, range: Option<v1::ByteRange>) -> v1::GetRequ
     }
 }
 
-/// What comes behind the header of a get.
+/// The chunks behind the header of a get.
 struct Chunks {
     stream: Streaming<v1::GetResponse>,
     pieces: mpsc::Receiver<Bytes>,

@@ -20,7 +20,7 @@ use tonic::transport::{Channel, Error};
 
 use crate::call::{Client, LARGEST_MESSAGE};
 
-/// What is taken of a reply of Get. The header of a lump has a few fields.
+/// Limits of a reply of Get, whose header has a few fields.
 const LIMITS: Limits = Limits {
     message: LARGEST_MESSAGE as u64,
     header: 64 << 10,
@@ -59,9 +59,9 @@ impl Client {
 /// The connection, for one call.
 pub(crate) struct Uncopied {
     channel: Channel,
-    /// What is sent in place of the call's messages.
+    /// The body that is sent in place of the call's own.
     sends: Option<Body>,
-    /// Where the bytes of chunks go.
+    /// The bytes of chunks go there.
     takes: Option<mpsc::Sender<Bytes>>,
 }
 
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// What tonic gets of these frames, and the bytes of the chunks.
+    /// The frames that tonic gets of these, and the bytes of the chunks.
     async fn taken(script: VecDeque<Frame<Bytes>>) -> (Result<Vec<Frame<Bytes>>, Status>, Vec<u8>) {
         let (sender, pieces) = mpsc::channel();
         let mut body = Taken::new(Body::new(Script(script)), sender);

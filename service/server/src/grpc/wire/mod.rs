@@ -2,8 +2,8 @@
 //!
 //! tonic gathers each message in a buffer of its own before it is decoded, and encodes each reply
 //! into another. Here a body goes from the buffers of HTTP/2 straight into the buffer the disk
-//! reads from ([`Decoder`](lumpscope_proto::frame::Decoder)), and from the buffer the disk wrote to straight to the socket
-//! ([`Messages`]).
+//! reads from ([`Decoder`](lumpscope_proto::frame::Decoder)), and from the buffer the disk wrote to
+//! straight to the socket ([`Messages`]).
 
 mod encode;
 mod unary;
