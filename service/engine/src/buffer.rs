@@ -65,7 +65,8 @@ impl Payer {
     }
 }
 
-/// Recycles buffers; holds at most 128 MiB of free and lent ones.
+/// Recycles buffers; holds at most 128 MiB of free and lent ones, and with more than that in use, no
+/// more than were in use at a time.
 #[derive(Debug)]
 pub struct BufferPool {
     alignment: usize,
@@ -84,6 +85,8 @@ pub struct BufferPool {
 struct State {
     free: BTreeMap<usize, Vec<Memory>>,
     free_bytes: usize,
+    /// Bytes of all buffers in use, counted or not.
+    out: usize,
     /// Bytes of the buffers that are lent.
     lent: usize,
     /// Bytes of buffers in use for puts.
@@ -105,6 +108,25 @@ struct State {
 impl State {
     fn used(&self) -> u64 {
         self.puts + self.gets
+    }
+
+    /// Free buffers that make room for a new one of `capacity` bytes, the largest first: above
+    /// [`POOL_LIMIT`], sizes that nobody asks for do not add to those that are in use.
+    fn make_room(&mut self, capacity: usize) -> Vec<Memory> {
+        let enough = self.free_bytes.saturating_sub(capacity);
+        let mut gone = Vec::new();
+        while self.free_bytes > enough
+            && self.out + self.free_bytes > POOL_LIMIT
+            && let Some(mut size) = self.free.last_entry()
+        {
+            if let Some(memory) = size.get_mut().pop() {
+                self.free_bytes -= memory.capacity();
+                gone.push(memory);
+            } else {
+                size.remove();
+            }
+        }
+        gone
     }
 
     fn held_by(&self, payer: Payer) -> u64 {
@@ -405,11 +427,16 @@ impl BufferPool {
         charge: Option<Charge>,
     ) -> AlignedBuf {
         let recycled = state.free.get_mut(&capacity).and_then(Vec::pop);
-        if recycled.is_some() {
+        state.out += capacity;
+        let gone = if recycled.is_some() {
             state.free_bytes -= capacity;
-        }
-        // A new allocation may take long.
+            Vec::new()
+        } else {
+            state.make_room(capacity)
+        };
+        // Memory that comes new, or goes, may take long.
         drop(state);
+        drop(gone);
         let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
         AlignedBuf {
             memory: Some(memory),
@@ -422,6 +449,7 @@ impl BufferPool {
     fn give_back(&self, memory: Memory, charge: Option<Charge>) {
         let capacity = memory.capacity();
         let mut state = self.lock();
+        state.out -= capacity;
         if charge == Some(Charge::Lent) {
             state.lent -= capacity;
         }
@@ -502,6 +530,21 @@ impl AlignedBuf {
         }
     }
 
+    /// Divides it into two of `len` bytes each, a multiple of the alignment; its memory goes back when
+    /// both are dropped.
+    ///
+    /// # Panics
+    /// When half of its own length is no multiple of the alignment, or less than `len`.
+    pub(crate) fn halves(self, len: usize) -> [Self; 2] {
+        let pool = Arc::clone(&self.pool);
+        Memory::halves(self, len).map(|memory| Self {
+            memory: Some(memory),
+            len,
+            charge: None,
+            pool: Arc::clone(&pool),
+        })
+    }
+
     /// Uses the first `len` bytes of its memory, which must have so many.
     pub(crate) fn set_len(&mut self, len: usize) {
         let capacity = self.memory.as_ref().map_or(0, Memory::capacity);
@@ -540,7 +583,7 @@ impl fmt::Debug for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
+        if let Some(memory) = self.memory.take().filter(|memory| !memory.is_part()) {
             self.pool.give_back(memory, self.charge);
         }
     }

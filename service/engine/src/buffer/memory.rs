@@ -2,8 +2,11 @@
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::AlignedBuf;
 
 /// Buffers at least this large are mapped on their own, on huge pages where possible. On ordinary
 /// pages a block request is seldom larger than 128 of them: a read of more is divided, and io_uring
@@ -24,7 +27,17 @@ pub(super) struct Memory {
     pub(super) start: NonNull<u8>,
     /// How it was allocated; its size is the capacity.
     layout: Layout,
-    mapped: bool,
+    source: Source,
+}
+
+/// Where memory comes from.
+enum Source {
+    Heap,
+    Mapped,
+    /// A part of another buffer, which goes back when all of its parts have.
+    Part {
+        _of: Arc<AlignedBuf>,
+    },
 }
 
 // SAFETY: the memory is owned exclusively and plain bytes.
@@ -37,6 +50,32 @@ impl Memory {
         self.layout.size()
     }
 
+    /// True: it goes back with the buffer that it is a part of, not by itself.
+    pub(super) fn is_part(&self) -> bool {
+        matches!(self.source, Source::Part { .. })
+    }
+
+    /// The two halves of a buffer, each at least `half` bytes of which nobody else has any.
+    pub(super) fn halves(whole: AlignedBuf, half: usize) -> [Self; 2] {
+        let len = whole.len() / 2;
+        let layout = whole.memory.as_ref().map(|memory| memory.layout);
+        let align = layout.map_or(1, |layout| layout.align());
+        assert!(
+            half <= len && len.is_multiple_of(align),
+            "{half} of {len} bytes"
+        );
+        let layout = Layout::from_size_align(len, align).expect("smaller than the whole");
+        let whole = Arc::new(whole);
+        [0, len].map(|at| Self {
+            // SAFETY: both begin within the whole, which is not moved or given back before they are.
+            start: unsafe { NonNull::new_unchecked(whole.start().add(at)) },
+            layout,
+            source: Source::Part {
+                _of: Arc::clone(&whole),
+            },
+        })
+    }
+
     pub(super) fn allocate(capacity: usize, alignment: usize) -> Self {
         let layout = Layout::from_size_align(capacity, alignment)
             .expect("capacity and alignment are checked by capacity_for and BufferPool::new");
@@ -47,7 +86,7 @@ impl Memory {
             return Self {
                 start,
                 layout,
-                mapped: true,
+                source: Source::Mapped,
             };
         }
         // SAFETY: the layout is not of size zero.
@@ -58,24 +97,26 @@ impl Memory {
         Self {
             start,
             layout,
-            mapped: false,
+            source: Source::Heap,
         }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.mapped {
-            // SAFETY: exactly this range was mapped by `map_huge` and nothing points to it.
-            let unmapped =
-                unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
-            debug_assert!(
-                unmapped.is_ok(),
-                "munmap of an owned mapping fails only if misused"
-            );
-        } else {
+        match self.source {
+            Source::Part { .. } => {}
+            Source::Mapped => {
+                // SAFETY: exactly this range was mapped by `map_huge` and nothing points to it.
+                let unmapped =
+                    unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
+                debug_assert!(
+                    unmapped.is_ok(),
+                    "munmap of an owned mapping fails only if misused"
+                );
+            }
             // SAFETY: allocated in `allocate` with this layout.
-            unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) }
+            Source::Heap => unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) },
         }
     }
 }

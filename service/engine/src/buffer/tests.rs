@@ -35,6 +35,41 @@ fn the_pool_is_bounded() {
 }
 
 #[test]
+fn sizes_that_are_not_asked_for_make_room_for_those_that_are() {
+    const MIB: usize = 1 << 20;
+    let pool = BufferPool::new(4096);
+    let many = |len: usize, count| -> Vec<_> { (0..count).map(|_| pool.get(len)).collect() };
+    let free = || pool.lock().free_bytes / MIB;
+    drop((many(4 * MIB, 10), many(2 * MIB, 10)));
+    assert_eq!(free(), 60, "there is room for both");
+    let used = many(2 * MIB, 50);
+    assert_eq!(free(), 28, "3 of 4 MiB went, none before 100 were in use");
+    let more = many(2 * MIB, 50);
+    assert_eq!(free(), 0);
+    drop((used, more));
+    assert_eq!(free(), POOL_LIMIT / MIB);
+}
+
+#[test]
+fn halves_go_back_together() {
+    const LEN: usize = 1 << 20;
+    let pool = BufferPool::with_budget(4096, 2 * LEN as u64, u64::MAX);
+    let [mut one, mut other] = pool.get_for_put(2 * LEN).unwrap().halves(LEN - 512);
+    one.fill(1);
+    other.fill(2);
+    assert!(one.iter().all(|&byte| byte == 1) && one.len() == LEN - 512);
+    assert_eq!(one.as_ptr().align_offset(4096), 0);
+    assert_eq!(other.as_ptr() as usize - one.as_ptr() as usize, LEN);
+    one.set_len(LEN);
+    drop(one);
+    assert_eq!((pool.used(), pool.lock().free_bytes), (2 * LEN as u64, 0));
+    assert!(other.iter().all(|&byte| byte == 2));
+    drop(other);
+    assert_eq!((pool.used(), pool.lock().free_bytes), (0, 2 * LEN));
+    assert_eq!(pool.lock().out, 0);
+}
+
+#[test]
 fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
     let pool = BufferPool::with_budget(4096, 40_960, u64::MAX);
     let puts: Vec<_> = std::iter::from_fn(|| pool.get_for_put(4096).ok()).collect();

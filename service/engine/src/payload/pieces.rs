@@ -24,9 +24,6 @@ use crate::times::{EngineTimes, OnDone};
 use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
 use crate::waker::Waker;
 
-/// Buffers of one lump: one is filled while the other is written.
-pub(crate) const BUFFERS: usize = 2;
-
 /// Hands a piece over: its first byte within the portion, and its bytes, which come back.
 pub(crate) type HandOver =
     Box<dyn Fn(u64, AlignedBuf, OnDone<AlignedBuf>) -> Result<(), Error> + Send + Sync>;
@@ -124,6 +121,11 @@ impl Drop for Begun {
     }
 }
 
+/// Bytes of the buffer for pieces of at most `most` bytes: two of them, in the steps of `alignment`.
+pub(crate) const fn memory_for(most: usize, alignment: usize) -> usize {
+    2 * most.next_multiple_of(alignment)
+}
+
 /// The pieces of a lump.
 pub(crate) struct Pieces {
     begun: Arc<Begun>,
@@ -131,10 +133,6 @@ pub(crate) struct Pieces {
     pool: Arc<BufferPool>,
     /// Bytes of every piece but the last.
     piece: usize,
-    /// Bytes of a buffer.
-    buffer: usize,
-    /// Buffers that it may have.
-    left: usize,
     /// Sum of the samples of what was handed over.
     samples: u64,
     waited_ns: u64,
@@ -259,27 +257,6 @@ impl Pieces {
         }
         found
     }
-
-    fn free(&self) -> Result<Option<AlignedBuf>, Error> {
-        let mut state = self.flow.lock();
-        state.check()?;
-        Ok(state.free.pop())
-    }
-
-    /// A buffer: one that was written, or a new one while there may be more and there is memory.
-    async fn buffer(&mut self) -> Result<AlignedBuf, Error> {
-        if let Some(buf) = self.free()? {
-            return Ok(buf);
-        }
-        // Where there is no memory for more, those that it has will do.
-        if self.left > 0
-            && let Ok(buf) = self.pool.get_for_put(self.buffer)
-        {
-            self.left -= 1;
-            return Ok(buf);
-        }
-        self.until(|state| state.free.pop()).await
-    }
 }
 
 impl LumpBuf {
@@ -299,18 +276,19 @@ impl LumpBuf {
         // What is behind the payload is written at once.
         let tail = usize::try_from(shape.tail_len()).unwrap_or(total);
         let piece = (most.saturating_sub(tail) / unit * unit).max(unit);
-        let buffer = most.max(piece + tail);
-        let buf = pool.get_for_put(buffer).map_err(exhausted)?;
+        // One half is filled while the other is written.
+        let both = pool.get_for_put(memory_for(most.max(piece + tail), pool.alignment()));
+        let [buf, other] = both.map_err(exhausted)?.halves(piece + tail);
+        let flow = Flow::default();
+        flow.lock().free.push(other);
         let pieces = Pieces {
             begun,
             hand_over,
             pool: Arc::clone(pool),
             piece,
-            buffer,
-            left: BUFFERS - 1,
             samples: 0,
             waited_ns: 0,
-            flow: Arc::default(),
+            flow: Arc::new(flow),
         };
         let mut lump = Self {
             buf,
@@ -363,10 +341,10 @@ impl LumpBuf {
         )
     }
 
-    /// Gets a buffer for the next piece if there is none at hand.
+    /// Waits for a buffer for the next piece if there is none at hand.
     pub(super) async fn next_piece(&mut self) -> Result<(), Error> {
         if let Some(pieces) = self.pieces.as_mut().filter(|_| self.buf.is_empty()) {
-            self.buf = pieces.buffer().await?;
+            self.buf = pieces.until(|state| state.free.pop()).await?;
             self.fit();
         }
         Ok(())

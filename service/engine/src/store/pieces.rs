@@ -10,7 +10,7 @@ use crate::lump::LumpId;
 use crate::options::CommitMode;
 use crate::owner::command::{Command, Reply};
 use crate::owner::put::pieces::PieceWrite;
-use crate::payload::pieces::{BUFFERS, Begun};
+use crate::payload::pieces::{Begun, memory_for};
 use crate::payload::{CHECKED_LIMIT, LumpBuf};
 use crate::request::{PutCondition, RequestCtx};
 
@@ -49,20 +49,19 @@ impl Store {
         }
     }
 
-    /// Most bytes of memory that [`Store::lump_buf_in_pieces`] takes for a lump of `len` bytes: those
-    /// of two pieces, 4 MiB, however large it is.
+    /// Bytes of memory that [`Store::lump_buf_in_pieces`] takes: those of two pieces, 2 MiB, however
+    /// large the lump is.
     #[must_use]
-    pub fn pieces_memory(&self, len: u64) -> u64 {
-        let most = self.inner.piece_bytes.unwrap_or(1);
-        let pieces = (len.div_ceil(most) + 1).min(BUFFERS as u64);
-        let piece = usize::try_from(most).unwrap_or(usize::MAX);
-        pieces * self.inner.pool.capacity_of(piece)
+    pub fn pieces_memory(&self) -> u64 {
+        let pool = &self.inner.pool;
+        let most = usize::try_from(self.inner.piece_bytes.unwrap_or(1)).unwrap_or(usize::MAX / 4);
+        pool.capacity_of(memory_for(most, pool.alignment()))
     }
 
     /// A buffer for a lump of exactly `len` bytes that are written to the disk while they come in
     /// ([`LumpBuf::write`]): into fresh blocks, which no record names before the lump is put with
-    /// this `id` and `condition` in the data region. Dropped before, it leaves nothing. It takes a
-    /// few pieces of memory ([`Store::pieces_memory`]).
+    /// this `id` and `condition` in the data region. Dropped before, it leaves nothing. It takes
+    /// little memory ([`Store::pieces_memory`]).
     ///
     /// The pieces wait in the queue with the deadline of `ctx`; only the first may be refused there.
     ///

@@ -201,11 +201,7 @@ fn a_lump_of_any_size_takes_little_memory() {
         it.advance();
         most = most.max(it.store.stats().buffer_used_bytes);
     };
-    assert!(most <= it.store.pieces_memory(30 << 20), "{most}");
-    assert!(
-        most > 512 * KIB as u64,
-        "one is written while one is filled"
-    );
+    assert_eq!(most, it.store.pieces_memory());
     let (times, waited_ns) = buf.piece_times().unwrap();
     assert!(times.data_ns > 0 && waited_ns > 0);
     let (done, answer) = answer();

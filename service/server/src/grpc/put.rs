@@ -126,7 +126,7 @@ impl Wanted {
         let embedded = self.options.placement == Some(Placement::Embedded);
         let passes = !embedded && store.passes(self.length);
         let bytes = if passes {
-            Ok(store.pieces_memory(self.length))
+            Ok(store.pieces_memory())
         } else {
             store.lump_memory(self.length)
         };

@@ -357,7 +357,7 @@ async fn a_large_put_that_ends_wrong_leaves_nothing() {
         // Its blocks are taken while it comes, and the memory of two pieces is all it has.
         let whole = (LEN + 4096) as f64;
         store_holds(&service, "store_data_used_bytes", used + whole).await;
-        assert!(metric(&service, "store_buffer_used_bytes").await < 4.5 * MIB as f64);
+        assert!(metric(&service, "store_buffer_used_bytes").await < 2.5 * MIB as f64);
         let more = match end {
             End::Checksum => 2,
             End::Long => 3,
