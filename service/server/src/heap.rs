@@ -1,10 +1,10 @@
 //! Gives memory that is free back to the kernel, and not before it is worth it.
 //!
 //! The C library gives back at once what is free at the end of its heap, and keeps all else for ever.
-//! Both are wrong here. Bodies come in frames of a MiB, and the kernel would clear their pages anew
-//! for each; after a flood the service would hold what the flood has needed. So the library is told
-//! to keep everything, and, when much has become free since the last look, to give back the pages
-//! that it does not use.
+//! Both are wrong here. Bodies come in frames of half a MiB, and the kernel would clear their pages
+//! anew for each; after a flood the service would hold what the flood has needed. So the library is
+//! told to keep everything, and, when much has become free since the last look, to give back the
+//! pages that it does not use.
 
 use std::time::Duration;
 

@@ -319,7 +319,7 @@ impl Default for ServeConfig {
             connection_window: Size(4 << 20),
             connection_memory: Size(1 << 30),
             // Bodies are MiB, and small frames halve their throughput.
-            frame_size: Size(1 << 20),
+            frame_size: Size(512 << 10),
             drain_timeout: seconds(10),
             user: None,
             keep_privileges: false,

@@ -16,7 +16,7 @@ use crate::process::{SERVICE, Server};
 /// Size of each lump.
 const SIZE: usize = 4 << 20;
 /// Most resident memory of the service.
-pub(super) const GOAL_BYTES: u64 = 512 << 20;
+pub(super) const GOAL_BYTES: u64 = 256 << 20;
 /// Time before which every client has begun, and the service has met them all together.
 const LEAST: Duration = Duration::from_secs(5);
 /// MiB of the store: all ids, one lump of each client that is not safe yet, and some.
