@@ -31,6 +31,11 @@ fn random(n: u64) -> LumpId {
     LumpId(u128::from(mix(2 * n + 1)) << 64 | u128::from(mix(2 * n + 2)))
 }
 
+/// Ids without order, each with the next one: a lump and a mark, as Swift's fragments have.
+fn pair(n: u64) -> LumpId {
+    LumpId(random(n / 2).0 & !1 | u128::from(n % 2))
+}
+
 fn ascending(n: u64) -> LumpId {
     LumpId(u128::from(n) + (1 << 100))
 }
@@ -54,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return measure(&way, lumps.parse()?);
     }
     println!("{lumps} lumps; bytes a lump by resident set, and by the index's own word");
-    for way in ["random", "ascending", "descending", "filled"] {
+    for way in ["random", "pairs", "ascending", "descending", "filled"] {
         let status = Command::new(std::env::current_exe()?)
             .args([lumps.as_str(), way])
             .status()?;
@@ -69,6 +74,7 @@ fn measure(way: &str, lumps: u64) -> Result<(), Box<dyn Error>> {
     let geometry = geometry();
     let id = |n: u64| match way {
         "random" => random(n),
+        "pairs" => pair(n),
         "descending" => ascending(lumps - n),
         _ => ascending(n),
     };
