@@ -55,7 +55,7 @@ pub use options::{Options, Retry, Tls, Token};
 pub use put::PutOptions;
 pub use tonic::Code;
 
-/// Bytes of a chunk of a put: with its framing it fits into one HTTP/2 frame of 1 MiB.
+/// Bytes of a chunk of a put: with its framing it fits into two HTTP/2 frames as the service has them by default.
 pub const CHUNK: usize = (1 << 20) - 64;
 
 /// Most bytes that [`Client::put_small`] and [`Client::get_small`] carry.
