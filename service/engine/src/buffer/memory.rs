@@ -67,8 +67,8 @@ impl Memory {
         let layout = Layout::from_size_align(len, align).expect("smaller than the whole");
         let whole = Arc::new(whole);
         [0, len].map(|at| Self {
-            // SAFETY: both begin within the whole, which is not moved or given back before they are.
-            start: unsafe { NonNull::new_unchecked(whole.start().add(at)) },
+            start: NonNull::new(whole.start().wrapping_add(at))
+                .expect("both begin within the whole"),
             layout,
             source: Source::Part {
                 _of: Arc::clone(&whole),
