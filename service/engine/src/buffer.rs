@@ -530,8 +530,7 @@ impl AlignedBuf {
         }
     }
 
-    /// Divides it into two of `len` bytes each, a multiple of the alignment; its memory goes back when
-    /// both are dropped.
+    /// Divides it into two of `len` bytes each; its memory goes back when both are dropped.
     ///
     /// # Panics
     /// When half of its own length is no multiple of the alignment, or less than `len`.
