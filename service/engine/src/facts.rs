@@ -89,7 +89,9 @@ impl DeviceFacts {
     pub const fn used(&self, forces: bool) -> &'static str {
         match self.write_cache {
             WriteCache::Through => "the end of each write",
-            WriteCache::Back if self.fua && forces => "flushes, and FUA for lone records",
+            WriteCache::Back if self.fua && forces => {
+                "flushes, and FUA for lone records and for puts in runs"
+            }
             WriteCache::Back => "flushes",
         }
     }

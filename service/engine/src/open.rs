@@ -198,6 +198,7 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
         io_timeout: options.io_timeout,
         gc_rate: options.gc_rate,
         runs: info.commit == CommitMode::Runs,
+        force_from: options.force_from,
     }
 }
 

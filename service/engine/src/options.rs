@@ -24,6 +24,10 @@ const CHECKPOINT_RECORDS: u64 = 1_000_000;
 /// 1 MiB where one would do, and a third more processor time.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
+/// Default size of a put in a run that is forced. A shorter one has passed below the head before the
+/// drive has taken the next command, and a flush serves many of them.
+const FORCE_FROM: u64 = 64 * 1024;
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -59,6 +63,10 @@ pub struct StoreOptions {
     /// Most bytes of a piece of a lump that is written while it comes in
     /// ([`Store::lump_buf_in_pieces`](crate::Store::lump_buf_in_pieces)); 0: lumps are written whole.
     pub piece_bytes: u64,
+    /// Fewest bytes on the disk of a put in a [run](CommitMode::Runs) that is written past the
+    /// device's cache (FUA) and needs no flush, where the device takes such writes; `u64::MAX`: all
+    /// are flushed.
+    pub force_from: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
     /// An I/O in flight for longer than this hangs, and the store is out of service until it has
@@ -104,6 +112,7 @@ impl StoreOptions {
             buffer_budget: 1 << 30,
             get_budget: u64::MAX,
             piece_bytes: PIECE_BYTES,
+            force_from: FORCE_FROM,
             io_backend: IoBackendChoice::Auto,
             io_timeout: IO_TIMEOUT,
             commit: CommitMode::default(),

@@ -247,6 +247,7 @@ impl LumpBuf {
             at,
             samples,
             linked: false,
+            forced: false,
         })
     }
 
@@ -309,6 +310,8 @@ pub(crate) struct LinkSlot {
     pub(crate) samples: u64,
     /// True: the put was placed in a run that the journal names.
     pub(crate) linked: bool,
+    /// True: its write is forced, so it needs no flush.
+    pub(crate) forced: bool,
 }
 
 /// A lump ready to be written to the data region.

@@ -71,6 +71,8 @@ pub struct DeviceOptions {
     pub queueing: Queueing,
     /// Bytes of memory for what is written; a write that needs more fails with ENOSPC.
     pub memory: u64,
+    /// True: the drive takes writes past its cache (FUA).
+    pub fua: bool,
 }
 
 impl Default for DeviceOptions {
@@ -80,6 +82,7 @@ impl Default for DeviceOptions {
             time: Time::Virtual,
             queueing: Queueing::default(),
             memory: 1 << 30,
+            fua: false,
         }
     }
 }
@@ -96,6 +99,7 @@ struct Shared {
     rung: Mutex<bool>,
     bell: Condvar,
     time: Time,
+    fua: bool,
     epoch: Instant,
 }
 
@@ -131,6 +135,7 @@ impl PlatterDevice {
             rung: Mutex::new(false),
             bell: Condvar::new(),
             time: options.time,
+            fua: options.fua,
             epoch: Instant::now(),
         };
         Ok(PlatterDevice {
@@ -304,7 +309,7 @@ fn request(io: &Io) -> Option<Request> {
     };
     Some(Request {
         op,
-        fua: false,
+        fua: io.forced,
         sector: io.offset / SECTOR,
         sectors: u32::try_from(len / SECTOR).ok()?,
     })
@@ -354,6 +359,10 @@ impl PlatterBackend {
 impl IoBackend for PlatterBackend {
     fn kind(&self) -> IoBackendKind {
         IoBackendKind::Custom
+    }
+
+    fn forces_writes(&self) -> bool {
+        self.shared.fua
     }
 
     fn submit(&mut self, io: Io) {

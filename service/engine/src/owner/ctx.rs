@@ -98,6 +98,8 @@ pub(crate) struct Limits {
     pub(crate) gc_rate: u64,
     /// Puts go to runs where they can.
     pub(crate) runs: bool,
+    /// Fewest bytes of a put in a run that is forced.
+    pub(crate) force_from: u64,
 }
 
 /// Changes and syncs that are accepted and not finished.

@@ -291,8 +291,13 @@ impl IoTable {
 
     /// True: it costs less to force a write of these few bytes than to flush after it.
     pub(crate) fn should_force(&self, len: usize) -> bool {
+        len <= FORCE_LIMIT && self.can_force()
+    }
+
+    /// True: a write can be forced past a cache that there is.
+    pub(crate) fn can_force(&self) -> bool {
         let backend = &self.device.backend;
-        len <= FORCE_LIMIT && backend.forces_writes() && backend.write_cache() == WriteCache::Back
+        backend.forces_writes() && backend.write_cache() == WriteCache::Back
     }
 
     /// Flushes the device's cache.

@@ -249,13 +249,18 @@ impl Puts {
         put.reply.timing.lap(Stage::Index);
         let (offset, len) = ctx.storage.extent_of(portion);
         let (request, at) = (put.request, offset.0 + data.start);
+        let forced = put.is_forced();
         let tag = if put.goes_beside(buf.len() as u64) {
             commit.add(put.recorded());
             Tag::DataBeside(portion)
         } else {
             Tag::PutData(put)
         };
-        ctx.io.write(tag, at, buf, vec![request]);
+        if forced {
+            ctx.io.force(tag, at, buf, vec![request]);
+        } else {
+            ctx.io.write(tag, at, buf, vec![request]);
+        }
         Some(offset.0..offset.0 + len)
     }
 
@@ -276,7 +281,7 @@ impl Puts {
                 put.leave_bad_spots(ctx);
                 match put.checked_data() {
                     Some(_) => commit.add(put.recorded()),
-                    None if put.is_linked() => commit.linked_written(put),
+                    None if put.is_linked() => commit.linked_written(ctx, put),
                     None => commit.await_flush_for_put(put),
                 }
                 None

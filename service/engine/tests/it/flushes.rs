@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::disks::{Image, plain, require};
+use crate::support::stepped::{Stepped, bytes, disk_of, options, steady};
 use lumpscope_engine::create::format;
 use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::{SimDisk, SimOptions, blank_image};
@@ -21,20 +22,27 @@ fn put(store: &Store, id: u128, durability: Durability) {
         .unwrap();
 }
 
-/// Writes, forced ones among them, flushes and those that were not sent, for what is done.
-fn cost(store: &Store, work: impl FnOnce()) -> [u64; 4] {
-    let numbers = |stats: StoreStats| {
-        [
-            stats.writes,
-            stats.writes_forced,
-            stats.flushes,
-            stats.flushes_spared,
-        ]
-    };
-    let before = numbers(store.stats());
-    work();
-    let after = numbers(store.stats());
+/// Writes, forced ones among them, flushes and those that were not sent.
+fn numbers(stats: &StoreStats) -> [u64; 4] {
+    [
+        stats.writes,
+        stats.writes_forced,
+        stats.flushes,
+        stats.flushes_spared,
+    ]
+}
+
+/// These since `before`.
+fn since(before: &StoreStats, store: &Store) -> [u64; 4] {
+    let (before, after) = (numbers(before), numbers(&store.stats()));
     std::array::from_fn(|at| after[at] - before[at])
+}
+
+/// These for what is done.
+fn cost(store: &Store, work: impl FnOnce()) -> [u64; 4] {
+    let before = store.stats();
+    work();
+    since(&before, store)
 }
 
 /// The only way without writes that come with time.
@@ -86,6 +94,54 @@ fn a_put_costs_what_the_device_makes_necessary() {
         assert_eq!(found, [0, 0, 0, 1], "nothing was written: {cache:?}");
         store.close().unwrap();
     }
+}
+
+/// Where the device takes writes past its cache, a put of a run has no flush, unless it is short; and
+/// none is answered before those that were placed before it are durable.
+#[test]
+fn a_put_of_a_run_that_is_forced_needs_no_flush() {
+    const LONG: usize = 1200;
+    let sim = SimOptions {
+        fua: true,
+        latency: steady(1000, 1000),
+        ..SimOptions::default()
+    };
+    let image = blank_image(BlockSize::MIN, 24, 400, [7; 16]);
+    let forced = StoreOptions {
+        force_from: 1024,
+        ..options(CommitMode::Runs)
+    };
+    let mut store = Stepped::open(SimDisk::new(&image, sim), forced);
+    store.put(0, LONG, Placement::Data);
+    store.settle();
+    for (len, expected) in [
+        (LONG, [1, 1, 0, 0]),
+        (300, [1, 0, 1, 0]),
+        (LONG, [1, 1, 0, 0]),
+    ] {
+        for id in 1..9 {
+            let before = store.store.stats();
+            store.put(id, len, Placement::Data);
+            assert_eq!(since(&before, &store.store), expected, "{id}, {len}");
+        }
+    }
+    // The short one's flush begins when all are written; the first of the long ones waits for nobody.
+    let lens = [LONG, 300, LONG];
+    let told: Vec<_> = (20..)
+        .zip(lens)
+        .map(|(id, len)| store.submit_put(id, len, Placement::Data))
+        .collect();
+    let before = store.store.stats();
+    store.wait(&told[0]).unwrap();
+    assert_eq!(store.store.stats().flushes, before.flushes);
+    assert!(told[1].try_recv().is_err() && told[2].try_recv().is_err());
+    store.wait(&told[2]).unwrap();
+    assert!(told[1].try_recv().unwrap().is_ok());
+    assert_eq!(since(&before, &store.store), [3, 2, 1, 0]);
+    let model = store.model.clone();
+    let mut store = Stepped::open(disk_of(&bytes(&store)), options(CommitMode::Ordered));
+    store.model = model;
+    store.check_all();
 }
 
 /// The administrator turns the cache on and off under an open store.

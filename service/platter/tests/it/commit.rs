@@ -48,9 +48,13 @@ struct Found {
 }
 
 impl Bench {
-    fn new(commit: CommitMode, clients: usize) -> Bench {
+    fn new(commit: CommitMode, clients: usize, fua: bool) -> Bench {
         let drive = drive::by_name("st1000dm003").unwrap();
-        let disk = PlatterDevice::new(&drive, Policy::default(), DeviceOptions::default()).unwrap();
+        let options = DeviceOptions {
+            fua,
+            ..DeviceOptions::default()
+        };
+        let disk = PlatterDevice::new(&drive, Policy::default(), options).unwrap();
         let block_size = BlockSize::new(4096).unwrap();
         let header = Header {
             minor: 1,
@@ -128,8 +132,8 @@ impl Bench {
     }
 }
 
-fn measure(commit: CommitMode, clients: usize, len: usize) -> Found {
-    let mut bench = Bench::new(commit, clients);
+fn measure(commit: CommitMode, fua: bool, clients: usize, len: usize) -> Found {
+    let mut bench = Bench::new(commit, clients, fua);
     bench.run(len, WARM_UP);
     let (begin_ns, begun) = (bench.disk.now_ns(), bench.took_ns.len());
     let flushes = bench.store.stats().flushes;
@@ -147,10 +151,16 @@ fn measure(commit: CommitMode, clients: usize, len: usize) -> Found {
 /// The arm goes to the data and to the record whether a flush lies between or not; in a run it stays.
 #[test]
 fn half_the_flushes_are_not_half_the_time_on_a_disk_with_an_arm() {
-    for (clients, len) in [(1, 1 << 20), (8, 1 << 20), (1, 4096), (8, 4096)] {
-        let ordered = measure(CommitMode::Ordered, clients, len);
-        let checked = measure(CommitMode::Checked, clients, len);
-        let runs = measure(CommitMode::Runs, clients, len);
+    for (clients, len) in [
+        (1, 1 << 20),
+        (2, 1 << 20),
+        (8, 1 << 20),
+        (1, 4096),
+        (8, 4096),
+    ] {
+        let ordered = measure(CommitMode::Ordered, false, clients, len);
+        let checked = measure(CommitMode::Checked, false, clients, len);
+        let runs = measure(CommitMode::Runs, false, clients, len);
         println!("{clients} clients, {len} bytes: ordered {ordered:?}");
         println!("    checked {checked:?}");
         println!("    runs {runs:?}");
@@ -172,5 +182,28 @@ fn half_the_flushes_are_not_half_the_time_on_a_disk_with_an_arm() {
             (_, 4096) => assert!(3 * ordered.puts_a_second <= runs.puts_a_second),
             _ => assert!(4 * runs.median_ns <= 3 * ordered.median_ns, "{runs:?}"),
         }
+    }
+}
+
+/// Puts in a run that the drive takes past its cache: it knows of all of them at a time, and no flush
+/// stops it.
+#[test]
+fn a_drive_that_takes_forced_writes_is_not_stopped_by_flushes() {
+    for (len, clients, least) in [
+        (1 << 20, 1, 97),
+        (1 << 20, 2, 180),
+        (1 << 20, 8, 125),
+        (64 << 10, 8, 300),
+        // Shorter ones share a flush, as ever.
+        (4096, 8, 100),
+    ] {
+        let flushed = measure(CommitMode::Runs, false, clients, len);
+        let forced = measure(CommitMode::Runs, true, clients, len);
+        println!("{clients} clients, {len} bytes: runs {flushed:?}, forced {forced:?}");
+        assert!(100 * forced.puts_a_second >= least * flushed.puts_a_second);
+        if clients == 1 || len == 4096 {
+            assert!(100 * forced.median_ns <= 101 * flushed.median_ns);
+        }
+        assert!(forced.flushes <= flushed.flushes);
     }
 }

@@ -6,7 +6,8 @@
 //! the records of all that are applied: so the journal, and then the run, is the order of the log.
 //!
 //! ```text
-//! placed ─▶ written ─▶ durable (a flush that began after it and all before it were written)
+//! placed ─▶ written ─▶ durable (it was forced and all before it are durable; or by a flush that
+//!                               began after it and all before it were written)
 //!        ─▶ applied and answered, not recorded ─▶ recorded (by the next batch)
 //! ```
 //!
@@ -182,7 +183,25 @@ impl Runs {
     /// while it is flushed has missed its turn.
     pub(super) fn awaits_flush(&self) -> bool {
         let written = self.written();
-        written > 0 && (written == self.placed.len() || written >= MOST_AT_ONCE)
+        written > self.durable && (written == self.placed.len() || written >= MOST_AT_ONCE)
+    }
+
+    fn leave_holes(&mut self) {
+        if mutant::is(Mutant::LeavesHoles) {
+            let placed = self.placed.make_contiguous();
+            placed.sort_by_key(|placed| placed.put.is_none());
+        }
+    }
+
+    /// The first puts behind those that are durable are, too, if their writes were forced. True: one
+    /// was.
+    fn note_forced(&mut self) -> bool {
+        self.leave_holes();
+        let is_forced = |placed: &&Placed| placed.put.as_ref().is_some_and(|put| put.is_forced());
+        let behind = self.placed.iter().skip(self.durable);
+        let forced = behind.take_while(is_forced).count();
+        self.durable += forced;
+        forced > 0
     }
 
     /// How many of the first puts are written.
@@ -247,6 +266,13 @@ fn gap_before(blocks: BlockCount, storage: &Storage) -> Option<u64> {
     is_large.then_some(len)
 }
 
+/// True: the put has no flush. The drive knows of all such puts at a time and writes one behind the
+/// other; while it is flushed it would take nothing.
+fn is_forced(blocks: BlockCount, ctx: &Ctx) -> bool {
+    let bytes = u64::from(blocks.0) * ctx.storage.geometry.block_size().bytes();
+    bytes >= ctx.limits.force_from && ctx.io.can_force()
+}
+
 impl Commit {
     /// A batch with the records of all puts that are applied has begun. True: it may be given up,
     /// which leaves the seal on the disk as it is.
@@ -303,13 +329,14 @@ impl Commit {
             let is_alone = placed.is_empty();
             let gap = gap_before(blocks, &ctx.storage).filter(|_| is_alone);
             if let Some(portion) = run.take(blocks, gap.unwrap_or(0)) {
-                put.link(Link {
+                let link = Link {
                     key: run.key,
                     number: run.placed,
                     durable: run.applied,
                     log_end: ctx.storage.journal.log_end(),
                     ..Link::default()
-                });
+                };
+                put.link(link, is_forced(blocks, ctx));
                 run.placed += 1;
                 placed.push_back(Placed {
                     portion,
@@ -345,9 +372,10 @@ impl Commit {
         self.runs.next = None;
     }
 
-    /// The data of a put that was placed in a run is written. It waits for the flush in flight, or
-    /// for others that are being written, to share one with them.
-    pub(in crate::owner) fn linked_written(&mut self, mut put: Box<Put>) {
+    /// The data of a put that was placed in a run is written. It waits for those before it if it was
+    /// forced; else for the flush in flight, or for others that are being written, to share one with
+    /// them.
+    pub(in crate::owner) fn linked_written(&mut self, ctx: &mut Ctx, mut put: Box<Put>) {
         let place = put.place();
         let is_it = |placed: &Placed| Some(placed.portion) == place;
         let is_written = |placed: &Placed| placed.put.is_some() || is_it(placed);
@@ -357,6 +385,9 @@ impl Commit {
             Some(placed) => {
                 put.reply.timing.wait_behind(behind);
                 placed.put = Some(put);
+                if self.runs.note_forced() {
+                    self.apply_run(ctx);
+                }
             }
             // The run is no more.
             None => self.await_flush_for_put(put),
@@ -421,10 +452,7 @@ impl Commit {
 
     /// A flush begins, also for puts in the run. Their requests.
     pub(super) fn run_flush_began(&mut self) {
-        if mutant::is(Mutant::LeavesHoles) {
-            let placed = self.runs.placed.make_contiguous();
-            placed.sort_by_key(|placed| placed.put.is_none());
-        }
+        self.runs.leave_holes();
         self.runs.flushing = self.runs.written();
         let now_ns = monotonic_ns();
         for put in self.runs.flushed_puts() {
@@ -439,6 +467,7 @@ impl Commit {
         }
         let flushed = std::mem::take(&mut self.runs.flushing);
         self.runs.durable = self.runs.durable.max(flushed);
+        self.runs.note_forced();
     }
 
     /// Applies and answers the puts of the run that are durable, unless a batch is in flight, which
@@ -453,6 +482,8 @@ impl Commit {
             return;
         }
         let mut answers = Vec::new();
+        // What a flush serves is counted from the first: it is not applied before that has ended.
+        debug_assert!(self.runs.durable == 0 || self.runs.flushing == 0);
         while self.runs.durable > 0 {
             let puts = self.runs.unrecorded.len() + 1;
             if !ctx.storage.journal.has_room_for_puts(puts) {

@@ -16,8 +16,9 @@ impl Put {
         is_for_run.then_some(data.blocks)
     }
 
-    /// Ties its data to a run by this link, but for what only the put knows.
-    pub(in crate::owner) fn link(&mut self, link: Link) {
+    /// Ties its data to a run by this link, but for what only the put knows; `forced`: it is durable
+    /// when it is written.
+    pub(in crate::owner) fn link(&mut self, link: Link, forced: bool) {
         let Some(data) = &mut self.data else { return };
         let (Some(slot), Some(buf)) = (&mut data.slot, &mut data.buf) else {
             return;
@@ -30,7 +31,7 @@ impl Put {
         };
         if let Some(place) = buf.get_mut(slot.at..slot.at + LINK_LEN) {
             place.copy_from_slice(&link.encode());
-            slot.linked = true;
+            (slot.linked, slot.forced) = (true, forced);
         }
     }
 
@@ -38,5 +39,11 @@ impl Put {
     pub(super) fn is_linked(&self) -> bool {
         let slot = self.data.as_ref().and_then(|data| data.slot.as_ref());
         slot.is_some_and(|slot| slot.linked)
+    }
+
+    /// True: its data is durable as soon as it is written.
+    pub(in crate::owner) fn is_forced(&self) -> bool {
+        let slot = self.data.as_ref().and_then(|data| data.slot.as_ref());
+        slot.is_some_and(|slot| slot.forced)
     }
 }

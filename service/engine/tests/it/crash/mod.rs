@@ -153,21 +153,25 @@ fn runs_lose_nothing_at_any_cut() {
 
 #[test]
 fn every_trap_of_runs_is_found() {
-    for trap in [
-        Mutant::TrustsData,
-        Mutant::ForgetsLog,
-        Mutant::LeavesHoles,
-        Mutant::LeavesRecords,
+    for (trap, fua) in [
+        (Mutant::TrustsData, false),
+        (Mutant::ForgetsLog, false),
+        (Mutant::LeavesHoles, false),
+        (Mutant::LeavesHoles, true),
+        (Mutant::LeavesRecords, false),
     ] {
         let found = (0..60).chain([MANY_UNRECORDED]).find_map(|seed| {
             let scenario = Scenario {
+                fua,
+                force_from: 0,
                 commit: CommitMode::Runs,
                 ..Scenario::new(seed)
             };
             let coverage = &mut Coverage::default();
             mutant::with(trap, || run(&scenario, Only::All, coverage)).err()
         });
-        assert!(found.is_some(), "60 histories did not notice {trap:?}");
+        let noticed = found.is_some();
+        assert!(noticed, "60 histories did not notice {trap:?}, FUA {fua}");
     }
 }
 
