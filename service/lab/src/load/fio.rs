@@ -33,23 +33,14 @@ pub(crate) enum JobKind {
     Write,
     /// Random reads through one io_uring, as deep as asked.
     Read,
-    /// As many jobs as asked in flight, each doing one write and then its fdatasync. One job of
-    /// that depth would let the syncs overlap with the writes they are for.
+    /// As many jobs as asked in flight, each doing one random write after the other that is durable
+    /// when it ends (O_DSYNC).
     DurableWrite,
-    /// As many jobs as asked in flight, each doing random reads and writes, so many of 100 of them
-    /// writes; each write is followed by its fdatasync.
+    /// As many jobs as asked in flight, each doing random reads and such writes, so many of 100 of
+    /// them writes.
     DurableMix(u8),
     /// One random write after the other, each a system call of its own; nothing is synced.
     RandomWrite,
-}
-
-/// Latencies of a durable write: transfer and sync.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct FioResult {
-    /// Writes or reads.
-    pub(crate) transfers: Measured,
-    /// Latency of the syncs alone.
-    pub(crate) syncs: Latency,
 }
 
 /// The program, found.
@@ -66,8 +57,6 @@ struct JobOutput {
     error: i32,
     read: Direction,
     write: Direction,
-    #[serde(default)]
-    sync: Sync,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,12 +65,6 @@ struct Direction {
     total_ios: u64,
     /// Milliseconds.
     runtime: u64,
-    lat_ns: Spread,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Sync {
-    #[serde(default)]
     lat_ns: Spread,
 }
 
@@ -130,28 +113,25 @@ impl Fio {
         size: u64,
         job: &Job,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<FioResult> {
+    ) -> anyhow::Result<Measured> {
         let mut command = Command::new(&self.0);
         command.args(arguments(file, size, job));
         let printed = interrupt.run(command, super::limit(job.time))?;
         parse(&printed, job.kind)
     }
 
-    /// Runs a mix on `size` bytes of a file or device: writes, and reads. The latency of a write is
-    /// without its sync, whose latency comes third.
+    /// Runs a mix on `size` bytes of a file or device: writes, and reads.
     pub(crate) fn mix(
         &self,
         file: &Path,
         size: u64,
         job: &Job,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<(Measured, Measured, Latency)> {
+    ) -> anyhow::Result<(Measured, Measured)> {
         let mut command = Command::new(&self.0);
         command.args(arguments(file, size, job));
         let printed = interrupt.run(command, super::limit(job.time))?;
-        let writes = parse(&printed, job.kind)?;
-        let reads = parse(&printed, JobKind::Read)?;
-        Ok((writes.transfers, reads.transfers, writes.syncs))
+        Ok((parse(&printed, job.kind)?, parse(&printed, JobKind::Read)?))
     }
 }
 
@@ -165,8 +145,8 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         JobKind::RandomWrite => ("randwrite", 1, 1),
     };
     let engine = match job.kind {
-        JobKind::RandomWrite => "psync",
-        _ => "io_uring",
+        JobKind::Write | JobKind::Read => "io_uring",
+        _ => "psync",
     };
     let mut arguments = vec![
         "--name=peer".to_owned(),
@@ -197,13 +177,13 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         arguments.push(format!("--rwmixwrite={writes}"));
     }
     if matches!(job.kind, JobKind::DurableWrite | JobKind::DurableMix(_)) {
-        arguments.push("--fdatasync=1".to_owned());
+        arguments.push("--sync=dsync".to_owned());
     }
     arguments
 }
 
 /// Reads fio's JSON; some versions print notes before it.
-fn parse(printed: &str, kind: JobKind) -> anyhow::Result<FioResult> {
+fn parse(printed: &str, kind: JobKind) -> anyhow::Result<Measured> {
     let json = printed.find('{').map_or("", |at| &printed[at..]);
     let output: Output = serde_json::from_str(json)
         .map_err(|error| peer_failed(PROGRAM, format!("not its JSON: {error}")))?;
@@ -224,15 +204,11 @@ fn parse(printed: &str, kind: JobKind) -> anyhow::Result<FioResult> {
             &job.write
         }
     };
-    let transfers = Measured {
+    Ok(Measured {
         requests: direction.total_ios,
         bytes: direction.io_bytes,
         seconds: crate::human::as_float(direction.runtime) / 1e3,
         latency: direction.lat_ns.latency(),
-    };
-    Ok(FioResult {
-        transfers,
-        syncs: job.sync.lat_ns.latency(),
     })
 }
 
@@ -246,15 +222,11 @@ mod tests {
             {"fio version": "fio-3.33", "jobs": [{"error": 0,
             "read": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"max": 0}},
             "write": {"io_bytes": 2097152, "total_ios": 2, "runtime": 500, "lat_ns": {"max": 9,
-                "percentile": {"50.000000": 3, "99.000000": 8, "99.900000": 9}}},
-            "sync": {"total_ios": 0, "lat_ns": {"max": 7, "percentile": {"99.900000": 6}}}}]}"#;
+                "percentile": {"50.000000": 3, "99.000000": 8, "99.900000": 9}}}}]}"#;
         let result = parse(printed, JobKind::DurableWrite).expect("it is understood");
-        assert_eq!(result.transfers.requests, 2);
-        assert!((result.transfers.bytes_per_second() - 4_194_304.0).abs() < 1.0);
-        assert_eq!(
-            (result.transfers.latency.p999_ns, result.syncs.p999_ns),
-            (9, 6)
-        );
+        assert_eq!(result.requests, 2);
+        assert!((result.bytes_per_second() - 4_194_304.0).abs() < 1.0);
+        assert_eq!(result.latency.p999_ns, 9);
         for wrong in ["", "{}", r#"{"jobs": []}"#] {
             assert!(parse(wrong, JobKind::Read).is_err(), "{wrong}");
         }

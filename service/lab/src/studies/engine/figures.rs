@@ -24,7 +24,7 @@ const CANNYLS_GOAL: f64 = 1.3;
 /// Goal for 8 gets at a time on a slow parallel disk.
 const SLOW_GOAL: f64 = 4.0;
 /// How many times fio's 99.9th percentile of durable writes ours is at most.
-const TAIL_GOAL: f64 = 1.5;
+const TAIL_GOAL: f64 = 1.2;
 
 /// Runs that belong together in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,8 +67,6 @@ impl Run {
 pub(super) struct Outcome {
     pub(super) put: Option<Measured>,
     pub(super) get: Option<Measured>,
-    /// 99.9th percentile in nanoseconds of the flushes alone, where they are requests of their own.
-    pub(super) sync_p999_ns: Option<u64>,
     /// How the puts came to their promise, where the engine says it.
     pub(super) durability: Option<String>,
 }
@@ -81,10 +79,6 @@ enum Metric {
     /// As many puts as gets.
     MixRate,
     PutTail,
-    /// The slower half of a durable write: no durable write of this rank was faster.
-    HalfTail,
-    /// Both halves added: no durable write of this rank was slower.
-    BothTails,
 }
 
 /// Unit of a number.
@@ -119,7 +113,7 @@ pub(super) struct Figure {
     pub(super) ours: Run,
     pub(super) peer: Run,
     pub(super) goal: Option<f64>,
-    metrics: (Metric, Metric),
+    metric: Metric,
 }
 
 impl Figure {
@@ -138,23 +132,17 @@ impl Figure {
             ours: runs.0,
             peer: runs.1,
             goal,
-            metrics: (metric, metric),
+            metric,
         }
     }
 
     /// The two numbers of a round; `None`: it was not measured.
     pub(super) fn values(&self, outcomes: &BTreeMap<Run, Outcome>) -> (Option<f64>, Option<f64>) {
-        let value = |run, metric| {
-            let outcome = outcomes.get(run)?;
-            self.value(outcome, metric).filter(|value| *value > 0.0)
-        };
-        (
-            value(&self.ours, self.metrics.0),
-            value(&self.peer, self.metrics.1),
-        )
+        let value = |run| self.value(outcomes.get(run)?).filter(|value| *value > 0.0);
+        (value(&self.ours), value(&self.peer))
     }
 
-    fn value(&self, outcome: &Outcome, metric: Metric) -> Option<f64> {
+    fn value(&self, outcome: &Outcome) -> Option<f64> {
         let rate = |measured: Option<Measured>| -> Option<f64> {
             let measured = measured?;
             match self.unit {
@@ -165,17 +153,14 @@ impl Figure {
                 Unit::BytesPerSecond | Unit::Nanoseconds => Some(measured.bytes_per_second()),
             }
         };
-        let put_tail = || Some(outcome.put?.latency.p999_ns);
-        match metric {
+        match self.metric {
             Metric::PutRate => rate(outcome.put),
             Metric::GetRate => rate(outcome.get),
             Metric::MixRate => {
                 let (put, get) = (rate(outcome.put)?, rate(outcome.get)?);
                 Some(2.0 / (put.recip() + get.recip()))
             }
-            Metric::PutTail => Some(human::as_float(put_tail()?)),
-            Metric::HalfTail => Some(human::as_float(put_tail()?.max(outcome.sync_p999_ns?))),
-            Metric::BothTails => Some(human::as_float(put_tail()? + outcome.sync_p999_ns?)),
+            Metric::PutTail => Some(human::as_float(outcome.put?.latency.p999_ns)),
         }
     }
 }
@@ -231,8 +216,15 @@ fn all() -> Vec<Figure> {
             figures.extend(against_cannyls(size, depth));
         }
     }
-    figures.extend(tail());
     let synced = Promise::Synced;
+    figures.push(Figure::new(
+        Setting::Tail,
+        "99.9 % of synced puts",
+        "fio",
+        (Run::Ours(synced), Run::FioDurable),
+        Metric::PutTail,
+        Some(TAIL_GOAL),
+    ));
     figures.push(Figure::new(
         Setting::Slow,
         "get",
@@ -296,24 +288,6 @@ fn against_cannyls(size: u64, depth: usize) -> [Figure; 6] {
             mix,
             goal,
         ),
-    ]
-}
-
-fn tail() -> [Figure; 2] {
-    let figure = |against, peer, goal| {
-        let runs = (Run::Ours(Promise::Synced), Run::FioDurable);
-        let what = "99.9 % of synced puts";
-        let mut figure = Figure::new(Setting::Tail, what, against, runs, Metric::PutTail, goal);
-        figure.metrics.1 = peer;
-        figure
-    };
-    [
-        figure(
-            "fio write or its fdatasync",
-            Metric::HalfTail,
-            Some(TAIL_GOAL),
-        ),
-        figure("fio write + its fdatasync", Metric::BothTails, None),
     ]
 }
 

@@ -290,22 +290,15 @@ impl Bench {
             time: load.time,
         };
         let (path, size) = (self.target.path(), self.target.capacity());
-        let result = fio.run(path, size, &job, &self.interrupt)?;
-        let transfers = Some(result.transfers);
-        Ok(Some(match kind {
-            JobKind::Read => Outcome {
-                get: transfers,
-                ..Outcome::default()
-            },
-            JobKind::Write | JobKind::RandomWrite | JobKind::DurableMix(_) => Outcome {
-                put: transfers,
-                ..Outcome::default()
-            },
-            JobKind::DurableWrite => Outcome {
-                put: transfers,
-                sync_p999_ns: Some(result.syncs.p999_ns),
-                ..Outcome::default()
-            },
+        let result = Some(fio.run(path, size, &job, &self.interrupt)?);
+        let (put, get) = match kind {
+            JobKind::Read => (None, result),
+            _ => (result, None),
+        };
+        Ok(Some(Outcome {
+            put,
+            get,
+            ..Outcome::default()
         }))
     }
 
@@ -324,7 +317,6 @@ impl Bench {
         Ok(Some(Outcome {
             put: report.put,
             get: report.get,
-            sync_p999_ns: None,
             durability: Some(report.durability),
         }))
     }

@@ -30,9 +30,8 @@ const NOTES: [&str; 8] = [
      stays in memory, and the death of the process loses the put. It verifies nothing.",
     "cannyls at depth 1 is its Storage without a thread between; deeper, its Device with as many \
      requests waiting. Its blocks are 4096 bytes, as ours.",
-    "99.9 %: fio runs one job for each request in flight, each doing a random write and then \
-     fdatasync; it tells the latencies of both apart only, so that of a durable write lies between \
-     the slower of the two (which has the goal) and their sum. Our lumps are overwritten.",
+    "99.9 %: fio runs one job for each request in flight, each doing a random write that is durable \
+     when it ends (O_DSYNC: the kernel writes, then flushes). Our lumps are overwritten.",
     "5 ms disk: in memory, any number of I/Os at a time, each takes 5 ms; the same for both.",
 ];
 
@@ -116,7 +115,7 @@ impl Run {
             Run::Ours(promise) => format!("lumpscope {}", promise.name()),
             Run::FioWrite => "fio write".to_owned(),
             Run::FioRead => "fio randread".to_owned(),
-            Run::FioDurable => "fio randwrite, fdatasync after each".to_owned(),
+            Run::FioDurable => "fio randwrite, O_DSYNC".to_owned(),
             Run::Cannyls(promise) => format!("cannyls {}", promise.name()),
         }
     }

@@ -91,7 +91,7 @@ impl Sectors {
         let done = self
             .fio
             .run(self.device(), DISK_BYTES - FROM, &job, bench.interrupt)?;
-        Ok(as_float(done.transfers.requests) / done.transfers.seconds)
+        Ok(as_float(done.requests) / done.seconds)
     }
 
     /// One round: writes in every mode.

@@ -33,6 +33,7 @@ use crate::disks::erase;
 use crate::disks::fill;
 use crate::disks::{Lab, LabOptions, StoreKind};
 use crate::experiment::{self, Machine};
+use crate::load::Measured;
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::runner::{self, Durability, RunOptions, Target};
 use crate::process::Interrupt;
@@ -62,8 +63,7 @@ const NOTES: [&str; 6] = [
      length and CRC32C, also where a peer has no checksums of its own; of cannyls by length only, \
      of fio not at all.",
     "fio is the limit of the disk: random reads and writes of the same size and depth, each write \
-     followed by fdatasync, without names, records or checksums. It tells the latencies of writes \
-     without their syncs, so none is shown for its puts.",
+     durable when it ends (O_DSYNC), without names, records or checksums.",
     "The service and the S3 servers of others are asked through TCP on this machine by a client that shares its \
      processors, through S3 all by the same one; the engine and the original are called in a process.",
     "The client that gets objects through S3 is as light as it can be, the same for all servers: a \
@@ -487,9 +487,10 @@ impl Bench<'_> {
             from: 0,
             time: self.time(),
         };
-        let (writes, reads, _) = fio.mix(raw, self.capacity(), &job, self.interrupt)?;
+        let (writes, reads) = fio.mix(raw, self.capacity(), &job, self.interrupt)?;
         let seconds = writes.seconds.max(reads.seconds).max(1e-9);
-        let gets = (reads.requests > 0).then_some(reads.latency);
+        let latency = |of: &Measured| (of.requests > 0).then_some(of.latency);
+        let (puts, gets) = (latency(&writes), latency(&reads));
         let float = crate::human::as_float;
         Ok(OneRun {
             round,
@@ -499,8 +500,8 @@ impl Bench<'_> {
             per_second: float(writes.requests + reads.requests) / seconds,
             puts_per_second: None,
             gets_per_second: None,
-            put_p50_ns: None,
-            put_p99_ns: None,
+            put_p50_ns: puts.map(|puts| float(puts.p50_ns)),
+            put_p99_ns: puts.map(|puts| float(puts.p99_ns)),
             get_p50_ns: gets.map(|gets| float(gets.p50_ns)),
             get_p99_ns: gets.map(|gets| float(gets.p99_ns)),
         })

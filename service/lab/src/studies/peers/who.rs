@@ -88,7 +88,7 @@ impl Who {
             Who::Cannyls => {
                 "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order"
             }
-            Who::Fio => "the write's data on stable storage (fdatasync); there is no record",
+            Who::Fio => "the write's data on stable storage (O_DSYNC); there is no record",
             Who::FilesExt4 | Who::FilesXfs => {
                 "a new file written through O_DIRECT, fsync, rename, fsync of the directory"
             }
