@@ -307,6 +307,8 @@ impl Puts {
             buf,
             error,
         } = misplaced;
+        // No blocks come free any more.
+        let error = ctx.failure().unwrap_or(error);
         match &mut put.data {
             Some(data) if data.may_try_elsewhere(&error) && buf.is_some() => {
                 if let Some(portion) = data.portion.take() {

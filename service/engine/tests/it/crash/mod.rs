@@ -15,9 +15,13 @@ const FAULTY_SEEDS: u64 = 400;
 /// A history in which a cut leaves more puts in a run than a count of lumps finds room for in the ring.
 const MANY_UNRECORDED: u64 = 1212;
 /// A history in which a disk refuses a batch, its data and the end of the journal before it.
-const LOST_END: u64 = 2122;
+const LOST_END: u64 = 3978;
 /// One in which a run is given up and a put of it refused.
-const GIVEN_UP: u64 = 664;
+const GIVEN_UP: u64 = 6041;
+/// One in which the place of a put is refused when the store has failed and is full.
+const NO_OTHER_PLACE: u64 = 20_264_453;
+/// One in which a delete of many fails when the first of its lumps is gone.
+const DELETED_IN_PART: u64 = 20_284_175;
 
 fn explore(seeds: std::ops::Range<u64>) -> Coverage {
     let mut coverage = Coverage::default();
@@ -245,7 +249,7 @@ fn failing_disks_cost_answers_and_never_bytes() {
 
 fn failing_disks(commit: CommitMode) {
     let mut coverage = Coverage::default();
-    for seed in 0..FAULTY_SEEDS {
+    for seed in (0..FAULTY_SEEDS).chain([NO_OTHER_PLACE, DELETED_IN_PART]) {
         if let Err(failure) = run_faulty(seed, commit, &mut coverage) {
             let described = Scenario::new(seed).describe();
             panic!("{failure:?}, {commit:?}, {described}");

@@ -125,7 +125,9 @@ fn goes_on(
         }
     }
     if history.session.damaged.is_empty() {
-        Model::of(model.now().clone()).check(&found, Crash::ProcessDeath)?;
+        let mut now = model.now().clone();
+        now.retain(|id, _| found.contains_key(id) || !model.may_be_gone(*id));
+        Model::of(now).check(&found, Crash::ProcessDeath)?;
     }
     // What the device dropped may have been journaled; what was synced is there.
     let disk = crashed(&history.session.disk, random);

@@ -149,7 +149,8 @@ impl Model {
         let Some(Reading { id, seen }) = self.readings.remove(&request) else {
             return Err(format!("get {request} was answered twice"));
         };
-        if seen.iter().any(|value| value.as_deref() == found) {
+        let is_part = found.is_none() && self.may_be_gone(id);
+        if is_part || seen.iter().any(|value| value.as_deref() == found) {
             return Ok(());
         }
         Err(format!(
@@ -185,6 +186,15 @@ impl Model {
         self.uncertain
             .iter()
             .chain(self.pending.values().flat_map(|(_, changes)| changes))
+            .any(|change| change.ids.contains(&id))
+    }
+
+    /// True: a delete of many that is under way, or has failed, may have removed it already.
+    pub fn may_be_gone(&self, id: u64) -> bool {
+        let of_many = |changes: &&Vec<Change>| changes.len() > 1;
+        let open = self.pending.values().map(|(_, changes)| changes);
+        open.filter(of_many)
+            .flatten()
             .any(|change| change.ids.contains(&id))
     }
 
