@@ -153,8 +153,8 @@ def play(options, folder, site, alone):
     if options.short:
         options.rounds, options.objects = 1, 12
         options.scenes = options.scenes or "service killed,disk destroyed,bits rot,databases away"
-    # A disk that is full misses overwrites: objects are put all the time that a node is away.
-    options.size = options.size or 1024 + 16 * options.away
+    # A disk that is full misses overwrites: objects are put all the time that a node is away, and in each round.
+    options.size = options.size or 1024 + 16 * options.away + 256 * options.rounds
     if options.fill:
         # Partitions are not equal: some disks get more.
         options.size = options.fill * 3 // 2
