@@ -214,7 +214,8 @@ impl Checkpointer {
     fn write(&mut self, ctx: &mut Ctx, at: u64, buf: AlignedBuf) {
         if let Some(place) = self.place {
             let offset = place.area.slot(place.sequence) + at;
-            ctx.io.write(Tag::Checkpoint, offset, buf, Vec::new());
+            ctx.io
+                .write((Tag::Checkpoint, false), offset, buf, Vec::new());
         }
     }
 

@@ -354,7 +354,7 @@ impl Ctx {
         self.header.copied = Some(self.storage.journal.log_end());
         self.header.lacks_places = false;
         let offset = self.storage.geometry.base().0;
-        self.io.write(tag, offset, blocks, Vec::new());
+        self.io.write((tag, false), offset, blocks, Vec::new());
     }
 
     /// True: the headers lack bad places; or the journal has an end of its own that the copies in

@@ -267,26 +267,15 @@ impl IoTable {
         self.submit(tag, (IoOp::Read, false), offset, Some(buf), requests);
     }
 
-    /// Writes a buffer of whole units.
+    /// Writes a buffer of whole units; `forced`: so that they are durable at the end of the write.
     pub(crate) fn write(
         &mut self,
-        tag: Tag,
+        (tag, forced): (Tag, bool),
         offset: u64,
         buf: AlignedBuf,
         requests: Vec<RequestId>,
     ) {
-        self.submit(tag, (IoOp::Write, false), offset, Some(buf), requests);
-    }
-
-    /// Writes a few units so that they are durable at the end of the write.
-    pub(crate) fn force(
-        &mut self,
-        tag: Tag,
-        offset: u64,
-        buf: AlignedBuf,
-        requests: Vec<RequestId>,
-    ) {
-        self.submit(tag, (IoOp::Write, true), offset, Some(buf), requests);
+        self.submit(tag, (IoOp::Write, forced), offset, Some(buf), requests);
     }
 
     /// True: it costs less to force a write of these few bytes than to flush after it.

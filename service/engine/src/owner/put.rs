@@ -256,11 +256,7 @@ impl Puts {
         } else {
             Tag::PutData(put)
         };
-        if forced {
-            ctx.io.force(tag, at, buf, vec![request]);
-        } else {
-            ctx.io.write(tag, at, buf, vec![request]);
-        }
+        ctx.io.write((tag, forced), at, buf, vec![request]);
         Some(offset.0..offset.0 + len)
     }
 

@@ -35,8 +35,12 @@ impl Ctx {
         let (offset, len) = self.storage.extent_of(portion);
         let mut zeros = self.io.pool.get(usize::try_from(len).unwrap_or(0));
         zeros.fill(0);
-        self.io
-            .write(Tag::TrialWrite(portion), offset.0, zeros, Vec::new());
+        self.io.write(
+            (Tag::TrialWrite(portion), false),
+            offset.0,
+            zeros,
+            Vec::new(),
+        );
     }
 
     /// A trial write has ended: nothing was put there.

@@ -48,7 +48,7 @@ struct Found {
 }
 
 impl Bench {
-    fn new(commit: CommitMode, clients: usize, fua: bool) -> Bench {
+    fn new(commit: CommitMode, fua: bool, clients: usize) -> Bench {
         let drive = drive::by_name("st1000dm003").unwrap();
         let options = DeviceOptions {
             fua,
@@ -133,7 +133,7 @@ impl Bench {
 }
 
 fn measure(commit: CommitMode, fua: bool, clients: usize, len: usize) -> Found {
-    let mut bench = Bench::new(commit, clients, fua);
+    let mut bench = Bench::new(commit, fua, clients);
     bench.run(len, WARM_UP);
     let (begin_ns, begun) = (bench.disk.now_ns(), bench.took_ns.len());
     let flushes = bench.store.stats().flushes;

@@ -194,14 +194,10 @@ impl Commit {
 
 pub(super) fn write_ring(
     ctx: &mut Ctx,
-    (tag, forced): (Tag, bool),
+    how: (Tag, bool),
     write: RingWrite,
     requests: Vec<RequestId>,
 ) {
     let offset = ctx.storage.geometry.ring_byte(write.position).0;
-    if forced {
-        ctx.io.force(tag, offset, write.buf, requests);
-    } else {
-        ctx.io.write(tag, offset, write.buf, requests);
-    }
+    ctx.io.write(how, offset, write.buf, requests);
 }

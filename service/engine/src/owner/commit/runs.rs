@@ -186,6 +186,7 @@ impl Runs {
         written > self.durable && (written == self.placed.len() || written >= MOST_AT_ONCE)
     }
 
+    /// Counts those that are written first, whatever was placed before them.
     fn leave_holes(&mut self) {
         if mutant::is(Mutant::LeavesHoles) {
             let placed = self.placed.make_contiguous();
@@ -193,15 +194,12 @@ impl Runs {
         }
     }
 
-    /// The first puts behind those that are durable are, too, if their writes were forced. True: one
-    /// was.
-    fn note_forced(&mut self) -> bool {
+    /// The first puts behind those that are durable are, too, if their writes were forced.
+    fn note_forced(&mut self) {
         self.leave_holes();
         let is_forced = |placed: &&Placed| placed.put.as_ref().is_some_and(|put| put.is_forced());
         let behind = self.placed.iter().skip(self.durable);
-        let forced = behind.take_while(is_forced).count();
-        self.durable += forced;
-        forced > 0
+        self.durable += behind.take_while(is_forced).count();
     }
 
     /// How many of the first puts are written.
@@ -266,9 +264,9 @@ fn gap_before(blocks: BlockCount, storage: &Storage) -> Option<u64> {
     is_large.then_some(len)
 }
 
-/// True: the put has no flush. The drive knows of all such puts at a time and writes one behind the
-/// other; while it is flushed it would take nothing.
-fn is_forced(blocks: BlockCount, ctx: &Ctx) -> bool {
+/// True: a put needs no flush if it is forced. The drive knows of all such puts at a time and writes
+/// one behind the other; while it is flushed it would take nothing.
+fn should_force(blocks: BlockCount, ctx: &Ctx) -> bool {
     let bytes = u64::from(blocks.0) * ctx.storage.geometry.block_size().bytes();
     bytes >= ctx.limits.force_from && ctx.io.can_force()
 }
@@ -336,7 +334,7 @@ impl Commit {
                     log_end: ctx.storage.journal.log_end(),
                     ..Link::default()
                 };
-                put.link(link, is_forced(blocks, ctx));
+                put.link(link, should_force(blocks, ctx));
                 run.placed += 1;
                 placed.push_back(Placed {
                     portion,
@@ -385,9 +383,8 @@ impl Commit {
             Some(placed) => {
                 put.reply.timing.wait_behind(behind);
                 placed.put = Some(put);
-                if self.runs.note_forced() {
-                    self.apply_run(ctx);
-                }
+                self.runs.note_forced();
+                self.apply_run(ctx);
             }
             // The run is no more.
             None => self.await_flush_for_put(put),

@@ -2,6 +2,7 @@
 
 use super::Put;
 use crate::format::run::{LINK_LEN, Link};
+use crate::payload::LinkSlot;
 use crate::request::PutCondition;
 use crate::units::BlockCount;
 
@@ -37,13 +38,15 @@ impl Put {
 
     /// True: it was placed in a run that the journal names.
     pub(super) fn is_linked(&self) -> bool {
-        let slot = self.data.as_ref().and_then(|data| data.slot.as_ref());
-        slot.is_some_and(|slot| slot.linked)
+        self.slot().is_some_and(|slot| slot.linked)
     }
 
     /// True: its data is durable as soon as it is written.
     pub(in crate::owner) fn is_forced(&self) -> bool {
-        let slot = self.data.as_ref().and_then(|data| data.slot.as_ref());
-        slot.is_some_and(|slot| slot.forced)
+        self.slot().is_some_and(|slot| slot.forced)
+    }
+
+    fn slot(&self) -> Option<&LinkSlot> {
+        self.data.as_ref()?.slot.as_deref()
     }
 }

@@ -83,7 +83,8 @@ impl Puts {
         piece.reply.timing.lap(Stage::Index);
         let (offset, len) = ctx.storage.extent_of(portion);
         let (at, request) = (offset.0 + piece.at, piece.request);
-        ctx.io.write(Tag::PutPiece(piece), at, buf, vec![request]);
+        ctx.io
+            .write((Tag::PutPiece(piece), false), at, buf, vec![request]);
         chosen.is_none().then_some(offset.0..offset.0 + len)
     }
 

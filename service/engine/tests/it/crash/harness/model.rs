@@ -73,6 +73,8 @@ pub struct Model {
     /// answered when they were.
     pending: BTreeMap<u64, (u64, Vec<Change>)>,
     readings: BTreeMap<u64, Reading>,
+    /// Lumps of deletes of many that have failed.
+    in_part: BTreeSet<u64>,
     /// True: a change that was not answered may be there though some that were answered before, and
     /// are not certain, are not.
     pub overtakes: bool,
@@ -109,6 +111,15 @@ impl Model {
     /// The change was refused and is on no disk.
     pub fn refused(&mut self, request: u64) {
         self.pending.remove(&request);
+    }
+
+    /// The change has failed, and may be on the disk: it stays open for ever. A part of several may
+    /// have been carried out.
+    pub fn failed(&mut self, request: u64) {
+        let changes = self.pending.get(&request).map(|(_, changes)| changes);
+        for change in changes.filter(|all| all.len() > 1).into_iter().flatten() {
+            self.in_part.extend(change.ids.clone());
+        }
     }
 
     /// The changes took effect now. Returns for each how many of its ids were there before.
@@ -189,13 +200,9 @@ impl Model {
             .any(|change| change.ids.contains(&id))
     }
 
-    /// True: a delete of many that is under way, or has failed, may have removed it already.
+    /// True: a delete of many that has failed may have removed it.
     pub fn may_be_gone(&self, id: u64) -> bool {
-        let of_many = |changes: &&Vec<Change>| changes.len() > 1;
-        let open = self.pending.values().map(|(_, changes)| changes);
-        open.filter(of_many)
-            .flatten()
-            .any(|change| change.ids.contains(&id))
+        self.in_part.contains(&id)
     }
 
     /// Checks the lumps found after a crash.

@@ -578,22 +578,21 @@ impl Session {
         }
         coverage.faults.typed_errors += 1;
         match error {
-            // Its record may be on the disk: it stays open for ever.
-            Error::Failed { .. } => Ok(()),
+            Error::Failed { .. } => self.model.failed(request),
             // Nor is it known what a write to the journal has left.
             Error::Io { offset, .. } | Error::NoSpace { offset, .. }
                 if *offset < self.unknown_below =>
             {
-                Ok(())
+                self.model.failed(request);
             }
             // The data of a put, or the bytes of a get; no record was written.
-            error if is_damage(error) => {
-                self.model.refused(request);
-                Ok(())
+            error if is_damage(error) => self.model.refused(request),
+            error => {
+                return Err(format!(
+                    "request {request} failed in an unknown way: {error}"
+                ));
             }
-            error => Err(format!(
-                "request {request} failed in an unknown way: {error}"
-            )),
         }
+        Ok(())
     }
 }
