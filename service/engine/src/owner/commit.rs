@@ -474,6 +474,7 @@ impl Commit {
         };
         if let Some(new_tail) = batch.new_tail.take() {
             ctx.storage.journal.advance(new_tail);
+            ctx.end_written(self.forced);
         }
         if self.forced {
             return self.batch_durable(ctx);

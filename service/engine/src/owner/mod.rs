@@ -146,14 +146,14 @@ impl Owner {
         if order.curve().is_some() {
             io.make_pairs();
         }
-        let base = storage.geometry.base().0;
+        let (base, end) = (storage.geometry.base().0, storage.journal.end_seal());
         let mut owner = Self {
             inbox: Inbox::new(commands, gate, Arc::clone(&admission)),
             waiting: Waiting::new(order, overload(options), admission),
             reads: Reads::default(),
             puts: Puts::default(),
             commit: Commit::default(),
-            gc: Gc::new(storage.journal.head(), limits.gc_rate),
+            gc: Gc::new(&storage.journal, limits.gc_rate),
             checkpoint,
             scrub: Scrub::new(scrub_mark, base, duration_ns(options.scrub_interval)),
             closed: Vec::new(),
@@ -168,7 +168,7 @@ impl Owner {
                 limits,
                 pace: Pace::default(),
                 unfinished: Unfinished::default(),
-                header: HeaderBlock::new(scrub_mark, copied),
+                header: HeaderBlock::new(scrub_mark, copied, end),
                 health: Health::default(),
                 closing: false,
                 freed: false,
@@ -227,9 +227,17 @@ impl Owner {
             self.gc.due_ns(),
             self.checkpoint.due_ns(),
             self.commit.due_ns(&self.ctx),
+            self.copies_due_ns(),
             self.ctx.judged_ns(),
         ];
         due.into_iter().flatten().min()
+    }
+
+    /// When the checked copies are to be written though nothing happens.
+    fn copies_due_ns(&self) -> Option<u64> {
+        let can_be = self.commit.is_between_batches() && !self.ctx.header.busy;
+        let due = self.ctx.copies_due_ns();
+        due.filter(|_| can_be && !self.ctx.writes_nothing())
     }
 
     /// Judges the disk by what it has done up to now, tells the state of the store, and tries the
@@ -513,7 +521,7 @@ impl Owner {
         let at_rest = self.commit.is_between_batches() && !self.ctx.header.busy;
         let is_time = !self.ctx.closing || (self.is_quiet() && self.checkpoint.is_at_rest());
         if self.ctx.headers_are_old() && at_rest && is_time {
-            let head = self.ctx.storage.journal.head();
+            let head = self.ctx.storage.journal.head_and_sums();
             self.ctx.write_header(Tag::ScrubMark, head);
         }
     }

@@ -240,7 +240,7 @@ impl Scrub {
         if ctx.writes_nothing() {
             self.mark_wanted = false;
         } else if !ctx.header.busy {
-            let head = ctx.storage.journal.head();
+            let head = ctx.storage.journal.head_and_sums();
             ctx.write_header(Tag::ScrubMark, head);
             self.mark_wanted = false;
         }

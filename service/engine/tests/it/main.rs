@@ -32,6 +32,7 @@ mod groups;
 mod guard_loop;
 mod inspect;
 mod journal_ring;
+mod lost_writes;
 mod model;
 mod opened;
 mod pieces;
