@@ -135,7 +135,8 @@ impl Gc {
 
     /// Bytes lost at the end of the ring and to rounding are no gain: without a waiting record they
     /// are not worth a round.
-    fn decide(&mut self, storage: &Storage) {
+    fn decide(&mut self, ctx: &Ctx) {
+        let (storage, was_active) = (&ctx.storage, self.active);
         let journal = &storage.journal;
         let (used, capacity) = (journal.used(), journal.capacity());
         let needed = storage.index.record_bytes() + journal.mark_bytes();
@@ -153,6 +154,15 @@ impl Gc {
                 .iter()
                 .any(|asked| asked.until > self.collector.passed())
             || (used > capacity / 2 && garbage > worth);
+        if self.active && !was_active {
+            ctx.shared.counters.gc_runs.add(1);
+        }
+    }
+
+    /// True: it has records to put into a batch.
+    pub(super) fn has_work(&mut self, ctx: &Ctx) -> bool {
+        self.decide(ctx);
+        self.collects(ctx) && (self.chunk.is_some() || !self.collector.needs_chunk())
     }
 
     /// True: the ring is so full that the budget does not count.
@@ -167,11 +177,7 @@ impl Gc {
     /// Only then may relocated records use the last room; and a change that has waited for the
     /// collection goes before them as soon as it finds room.
     pub(super) fn relocate(&mut self, ctx: &mut Ctx, batch: &mut Batch, blocked: bool) -> Taken {
-        let was_active = self.active;
-        self.decide(&ctx.storage);
-        if self.active && !was_active {
-            ctx.shared.counters.gc_runs.add(1);
-        }
+        self.decide(ctx);
         if !self.collects(ctx) || (self.pressed_since.is_some() && !blocked) {
             return Taken::default();
         }
