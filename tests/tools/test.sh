@@ -84,23 +84,21 @@ cmd_setup() {
     choose_groups "$@"
     need_rust
     install_needs "${build_needs[@]}" "${demo_needs[@]}" "${test_needs[@]}"
+    command -v cargo-nextest >/dev/null || install_once nextest "$nextest_version" -- install_nextest ||
+        die "cargo-nextest cannot be installed: https://nexte.st"
     install_once s3-python "$(sha256sum <tests/s3/requirements.txt)" -- install_s3_python || lacking "boto3"
     for group in "${chosen[@]}"; do "setup_$group"; done
 }
 
-# Tests run to the end, also when one fails: a run names everything that is wrong. Kernels, and then the tests of the
-# crates, run beside the others: those wait a lot, and use in turns what a machine has once.
+# Tests run to the end, also when one fails: a run names everything that is wrong. Kernels run beside everything else.
 cmd_test() {
     local chosen first group failed=''
     choose_groups "$@"
     cmd_setup "$@"
-    local tests=(cargo test --locked --workspace --no-fail-fast) in_crates=(--lib --bins --test '[!e]*') names=() skip=()
-    for group in "${groups[@]}"; do is_chosen "$group" && names+=("$group::") || skip+=(--skip "$group::"); done
-    is_chosen clients || in_crates+=(-- --skip packages::)
     [ -z "$first" ] || check_format
     ! is_chosen kernels || use_rebuilt_probes
     say "tests: building"
-    cargo test --locked --workspace --tests --no-run
+    nextest --no-run
     trap end_all_beside EXIT
     ! is_chosen kernels || begin_kernels
     if [ -n "$first" ]; then
@@ -108,19 +106,51 @@ cmd_test() {
         check_documentation || failed=yes
         say "tests in documentation"
         cargo test --locked --workspace --no-fail-fast --doc || failed=yes
-        begin_beside crates "${tests[@]}" "${in_crates[@]}"
-        names=("${skip[@]}")
-    elif is_chosen clients; then
-        begin_beside crates "${tests[@]}" --test it -- packages::
     fi
     if [ -n "$first" ] || [ "${chosen[*]}" != kernels ]; then
-        say "tests from end to end"
-        "${tests[@]}" --test e2e -- "${names[@]}" || failed=yes
+        say "tests"
+        # Waiting is what many of them do most.
+        nextest --test-threads $((2 * $(nproc))) --filterset "$(chosen_tests)" || failed=yes
+        show_times
     fi
     ! is_chosen kernels || end_kernels || failed=yes
-    [ -z "${beside[crates]:-}" ] || end_beside crates || failed=yes
     say "./dev test took $(elapsed); not run: $(left_out)"
     [ -z "$failed" ] || die "something failed: see above"
+}
+
+nextest() {
+    PATH="$PATH:$tools/bin" LUMPSCOPE_BINARY="$target/debug/lumpscope" \
+        cargo nextest run --locked --workspace --tests --target-dir "$target" "$@"
+}
+
+# The tests of a group, as nextest says it.
+tests_of() {
+    printf '(binary(e2e) & test(/^%s::/))' "$1"
+    [ "$1" != clients ] || printf ' | (package(lumpscope) & test(/^packages::/))'
+}
+
+chosen_tests() {
+    local group all=none
+    [ -z "$first" ] || all=all
+    for group in "${groups[@]}"; do
+        if [ -n "$first" ]; then
+            is_chosen "$group" || all+=" - ($(tests_of "$group"))"
+        else
+            ! is_chosen "$group" || all+=" | $(tests_of "$group")"
+        fi
+    done
+    sed 's/\(all\|none\)/\1()/' <<<"$all"
+}
+
+# The twenty slowest tests, in seconds, and what was skipped, with the reason.
+show_times() {
+    # Not in TARGET: nextest keeps it in the workspace.
+    local report=target/nextest/default/junit.xml
+    [ -f "$report" ] || return 0
+    say "the slowest tests, with the time that they waited for their turn"
+    sed -n 's/.*<testcase name="\([^"]*\)" classname="\([^"]*\)".* time="\([^"]*\)".*/\3 \2 \1/p' "$report" |
+        sort -rn | head -n 20 >&2
+    grep -o 'SKIPPED [^&<]*' "$report" | sort -u >&2 || true
 }
 
 # What this run did not test, in words.
