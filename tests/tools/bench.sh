@@ -14,7 +14,7 @@ cmd_bench() {
     say "building (release)"
     cargo build --locked --release --bin lumpscope
     case $what in
-        engine | peers) (cd tests/cannyls-peer && cargo build --locked --release --target-dir "$target") ;;
+        engine | peers) of_peer build --release ;;
     esac
     say "built after $(elapsed); measuring"
     case $what in

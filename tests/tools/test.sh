@@ -75,8 +75,15 @@ setup_clients() {
 
 setup_bench() {
     say "building the published engine"
-    (cd tests/cannyls-peer && cargo build --locked --target-dir "$target")
+    of_peer build
     ln -sf ../../debug/lumpscope-cannyls-peer "$tools/bin/"
+}
+
+# Not --locked: its list of versions follows what the lab depends on.
+of_peer() {
+    local command=$1
+    shift
+    (cd tests/cannyls-peer && cargo "$command" --target-dir "$target" "$@")
 }
 
 cmd_setup() {
@@ -101,6 +108,7 @@ cmd_test() {
     nextest --no-run
     trap end_all_beside EXIT
     ! is_chosen kernels || begin_kernels
+    ! is_chosen bench || of_peer clippy -- -D warnings || failed=yes
     if [ -n "$first" ]; then
         check_lints || failed=yes
         check_documentation || failed=yes
