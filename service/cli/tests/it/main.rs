@@ -17,6 +17,7 @@ mod door;
 mod failing_disks;
 mod folders;
 mod limits;
+mod manual;
 mod moving;
 mod observing;
 mod packages;

@@ -8,7 +8,7 @@ use lumpscope_tests::needs::{Need, available};
 use lumpscope_tests::service::binary;
 use serde_json::Value;
 
-const PEER: &str = env!("CARGO_BIN_EXE_lumpscope-cannyls-peer");
+use super::{PEER, peer};
 
 fn bench(args: &[&str], path: Option<&Path>) -> Output {
     let mut command = Command::new(binary());
@@ -40,10 +40,10 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
 
 #[test]
 fn everything_is_measured_and_said() {
-    if !available(&[Need::Tool("fio")]) {
+    if !available(&[PEER, Need::Tool("fio")]) {
         return;
     }
-    let (text, report) = report(&["--cannyls-peer", PEER], None);
+    let (text, report) = report(&["--cannyls-peer", &peer()], None);
     assert_eq!(list(&report, "failures").len(), 0, "{}", report["failures"]);
     assert_eq!(
         (&report["rounds"], &report["rounds_asked"]),

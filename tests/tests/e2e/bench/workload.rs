@@ -9,7 +9,7 @@ use lumpscope_tests::needs::{Need, alone, find_tool};
 use lumpscope_tests::service::{binary, run_ok};
 use serde_json::Value;
 
-const PEER: &str = env!("CARGO_BIN_EXE_lumpscope-cannyls-peer");
+use super::{PEER, peer};
 
 /// All kinds of commands, some 150 of them.
 const WORKLOAD: &str = "Command { 20.times { New(100K); }; 3.times { Embed(500); }; New(0); }
@@ -35,7 +35,8 @@ fn verified(folder: &Path, args: &[&str]) {
     let mut all = vec![
         "run", &workload, "--verify", "--series", "10ms", "--output", &json,
     ];
-    all.extend(["--cannyls-peer", PEER]);
+    let peer = peer();
+    all.extend(["--cannyls-peer", &peer]);
     all.extend(args);
     let output = bench(&all);
     assert!(output.status.success(), "{args:?}: {}", said(&output));
@@ -76,7 +77,13 @@ fn verified(folder: &Path, args: &[&str]) {
 
 #[test]
 fn every_engine_runs_a_workload_and_every_byte_is_right() {
-    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) else {
+    let needs = [
+        Need::Root,
+        Need::Tool("mkfs.ext4"),
+        Need::Tool("mkfs.xfs"),
+        PEER,
+    ];
+    let Some(_alone) = alone(&needs) else {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
@@ -214,7 +221,8 @@ fn commands_end_quietly_with_their_reader() {
 
 #[test]
 fn peers_are_run_in_turn_and_what_is_missing_is_said() {
-    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.xfs"), Need::Tool("fio")]) else {
+    let needs = [Need::Root, Need::Tool("mkfs.xfs"), Need::Tool("fio"), PEER];
+    let Some(_alone) = alone(&needs) else {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
@@ -235,7 +243,7 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
         "--rounds",
         "2",
         "--cannyls-peer",
-        PEER,
+        &peer(),
         "--minio",
         minio_path,
         "--output",

@@ -8,7 +8,8 @@ use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::binary;
 use serde_json::Value;
 
-const PEER: &str = env!("CARGO_BIN_EXE_lumpscope-cannyls-peer");
+use super::{PEER, peer};
+
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
 /// Writes of a tiny run: enough for a first, a last, and some between.
 const WRITES: i64 = 8;
@@ -125,7 +126,7 @@ fn the_kernel_makes_the_requests_that_the_document_says() {
 
 #[test]
 fn lumps_of_whole_sectors_overlap_on_file_systems_only() {
-    let Some(_alone) = alone(NEEDS) else {
+    let Some(_alone) = alone(&[NEEDS, &[PEER]].concat()) else {
         return;
     };
     let (text, report, page) = seeds(&[
@@ -139,7 +140,7 @@ fn lumps_of_whole_sectors_overlap_on_file_systems_only() {
         "--engine",
         "original",
         "--cannyls-peer",
-        PEER,
+        &peer(),
     ]);
     let runs = list(&report, "runs");
     assert_eq!(runs.len(), 2 * 2 * 3);
