@@ -335,12 +335,13 @@ pub fn run_lost_write(
     };
     let mut history = settled(scenario, coverage)?;
     history.session.strictness = Strictness::Failing;
-    // The last write of a sector matters: all are lost, for a while.
+    // The last write of a sector matters: all are lost, for a while that is shorter than most rounds
+    // of the ring.
     let unit = u64::from(scenario.unit);
     let lost = random.below(scenario.data_start() / unit) * unit;
     let (times, kind) = match random.below(4) {
         0 => (1, FaultKind::Lost),
-        _ => (u64::MAX, FaultKind::LostUnit(lost)),
+        _ => (1 + random.below(12), FaultKind::LostUnit(lost)),
     };
     history.session.disk.inject(Fault {
         op: IoOp::Write,
