@@ -139,7 +139,7 @@ pub use options::{
     CheckpointUse, CommitMode, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary,
     StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
 };
-pub use owner::{Driver, LearnedStats, OrderStats};
+pub use owner::Driver;
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,

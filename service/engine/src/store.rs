@@ -10,12 +10,11 @@ pub use rest::{Opened, Piece, Rest};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
-use crate::clock::{self, duration_ns};
+use crate::clock;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::unfinished::Unfinished;
@@ -25,8 +24,7 @@ use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
 use crate::owner::put::{DataLump, Put};
 use crate::owner::seat::Seat;
-use crate::owner::waiting::order::curve::Pair;
-use crate::owner::{OrderStats, Shared, on_engine_thread};
+use crate::owner::{Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
     CollectOutcome, Durability, PutCondition, PutGroup, PutOptions, PutOutcome, RequestCtx,
@@ -406,27 +404,6 @@ impl Store {
             buffer_budget_bytes: self.inner.pool.budget(),
             ..self.inner.shared.counters.snapshot()
         }
-    }
-
-    /// Tells what the disk was observed to take, for [`QueuePolicy::Learned`]; with any other policy
-    /// it does nothing. `distance` is in bytes, signed, from the end of what the disk did before,
-    /// for whomever, to the first byte of a read or write of `len` bytes; `took` is the time the
-    /// disk spent on this one and on no other. Never blocks: what comes faster than it is taken up
-    /// is counted and dropped. While it is called, the engine's own observations are left out.
-    ///
-    /// [`QueuePolicy::Learned`]: crate::QueuePolicy::Learned
-    pub fn learn(&self, distance: i64, len: u64, took: Duration) {
-        self.inner.shared.order.tell(Pair {
-            distance,
-            len,
-            took_ns: duration_ns(took),
-        });
-    }
-
-    /// Why waiting requests were started in the order they were, and what was learnt of the disk.
-    #[must_use]
-    pub fn order(&self) -> OrderStats {
-        self.inner.shared.order.stats()
     }
 
     /// Finishes what was accepted, flushes, and closes the store for all handles.

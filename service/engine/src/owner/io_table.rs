@@ -7,14 +7,12 @@ use std::time::Duration;
 use super::command::Reply;
 use super::ctx::Shared;
 use super::judge::Judge;
-use super::pairs::{Pairs, Seen};
 use super::put::Put;
 use super::put::pieces::PieceWrite;
 use super::reads::ranges::{Piece, PieceRead};
 use super::reads::{ReadEmbedded, ReadLump};
 use super::scrub::ScrubRead;
 use super::waiting::order::Kind;
-use super::waiting::order::curve::Pair;
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose, RequestId};
@@ -189,8 +187,6 @@ pub(crate) struct IoTable {
     bound_ns: u64,
     data_in_flight: usize,
     next_token: u64,
-    /// `None`: nobody learns from them.
-    pairs: Option<Pairs>,
     counters: Arc<Counters>,
     /// Writes that have ended and may be in the device's cache, counted since open, and how many
     /// of them a flush has covered.
@@ -222,17 +218,11 @@ impl IoTable {
             bound_ns: bound_ns(io_timeout),
             data_in_flight: 0,
             next_token,
-            pairs: None,
             counters: Arc::clone(&shared.counters),
             written: 0,
             flushed: 0,
             spared: Vec::new(),
         }
-    }
-
-    /// From now on, [`pair`](Self::pair) answers.
-    pub(crate) fn make_pairs(&mut self) {
-        self.pairs = Some(Pairs::default());
     }
 
     /// I/Os in flight.
@@ -363,9 +353,6 @@ impl IoTable {
             covers: self.written,
             spared,
         };
-        if let Some(pairs) = &mut self.pairs {
-            pairs.begun(op == IoOp::Read);
-        }
         self.in_flight.insert(token, (tag, extent));
         if spared {
             return self.spared.push(Completion {
@@ -422,21 +409,6 @@ impl IoTable {
         let (tag, extent) = self.in_flight.get(&token)?;
         let kind = tag.read_kind()?;
         Some((kind, monotonic_ns().saturating_sub(extent.begin_ns)))
-    }
-
-    /// Pair of distance and time learnt from an I/O that has just ended. To be asked once for each
-    /// I/O; `alone`: no other one was seen to end. Nothing, and no work, if learning is off.
-    pub(crate) fn pair(&mut self, completion: &Completion, alone: bool) -> Option<Pair> {
-        let pairs = self.pairs.as_mut()?;
-        let (_, extent) = self.in_flight.get(&completion.token)?;
-        pairs.ended(Seen {
-            is_read: extent.op == IoOp::Read,
-            offset: extent.offset,
-            len: extent.len,
-            begin_ns: extent.begin_ns,
-            end_ns: monotonic_ns(),
-            clear: alone && completion.result.is_ok(),
-        })
     }
 
     /// The tag, the memory and the result of an I/O that has ended. `None`: it is not known, or it is

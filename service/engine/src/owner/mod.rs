@@ -33,7 +33,6 @@ pub(crate) mod inbox;
 pub(crate) mod io_table;
 mod judge;
 mod overlay;
-mod pairs;
 pub(crate) mod put;
 pub(crate) mod reads;
 pub(crate) mod scrub;
@@ -62,7 +61,6 @@ use scrub::Scrub;
 pub use stepped::Driver;
 use waiting::Waiting;
 use waiting::order::Order;
-pub use waiting::order_stats::{LearnedStats, OrderStats};
 use waiting::pace::Pace;
 
 use crate::buffer::AlignedBuf;
@@ -128,7 +126,7 @@ pub(crate) struct Owner {
 impl Owner {
     pub(crate) fn new(
         restored: Restored,
-        mut io: IoTable,
+        io: IoTable,
         finisher: Finisher,
         commands: Receiver<Arrival>,
         shared: Arc<Shared>,
@@ -143,9 +141,6 @@ impl Owner {
         } = restored;
         let (gate, admission) = (Arc::clone(&shared.gate), Arc::clone(&shared.admission));
         let order = Order::new(options.queue_policy, options.max_overtakes);
-        if order.curve().is_some() {
-            io.make_pairs();
-        }
         let base = storage.geometry.base().0;
         let mut owner = Self {
             inbox: Inbox::new(commands, gate, Arc::clone(&admission)),
@@ -195,11 +190,9 @@ impl Owner {
         };
         let mut ended = std::mem::take(&mut self.ended);
         self.ctx.io.wait(&mut ended, wait);
-        let alone = ended.len() == 1;
         for completion in ended.drain(..) {
-            self.on_completion(completion, alone);
+            self.on_completion(completion);
         }
-        self.waiting.learn_told(&self.ctx.shared.order);
         self.ended = ended;
         self.ctx.let_go();
         self.use_freed();
@@ -366,12 +359,9 @@ impl Owner {
         }
     }
 
-    /// An I/O has ended; `alone`: and no other one was seen to.
-    fn on_completion(&mut self, completion: Completion, alone: bool) {
+    /// An I/O has ended.
+    fn on_completion(&mut self, completion: Completion) {
         let ctx = &mut self.ctx;
-        if let Some(pair) = ctx.io.pair(&completion, alone) {
-            self.waiting.learn_own(&ctx.shared.order, pair);
-        }
         if let Some((kind, took_ns)) = ctx.io.read_time(completion.token) {
             ctx.pace.served(kind, took_ns);
         }

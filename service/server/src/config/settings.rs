@@ -204,11 +204,11 @@ pub struct ServeConfig {
     /// Most requests waiting in a store before it answers UNAVAILABLE
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: usize,
-    /// Order of waiting requests; learned is position by the observed times of the disk
+    /// Order of waiting requests
     #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
     pub queue_policy: QueuePolicyArg,
-    /// For the policies position and learned: most younger requests that may start before a waiting
-    /// one [default: half of queue-limit]
+    /// For the policy position: most younger requests that may start before a waiting one [default:
+    /// half of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
     pub max_overtakes: Option<u32>,
     /// A store is overloaded when this many requests wait for overload-after; more than

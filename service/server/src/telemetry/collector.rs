@@ -16,7 +16,6 @@ use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
 use super::observing;
-use super::ordering;
 use super::otlp::{MetricsExport, Numbers, Tracing};
 use super::process;
 use super::store_stats;
@@ -124,7 +123,6 @@ impl Collector for ServiceCollector {
         exports(&mut out, sources.exports.numbers())?;
         door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
-        ordering::encode(&mut out, &stores)?;
         describe_stores(&mut out, &stores)?;
         store_states(&mut out, &stores, &sources.stores.failed())?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;

@@ -94,23 +94,6 @@ metrics! {
     CERTIFICATE_NOT_AFTER = "certificate_not_after_timestamp_seconds" Gauge []
         "End of the validity of the service's certificate, in seconds since 1970; absent without TLS.";
 
-    ORDER_CHOSEN = "order_chosen_requests" Counter ["store", "reason"]
-        "Requests that waited, by the reason each was chosen next. Reasons: arrival (it came first), bound (overtaken as often as max-overtakes allows), deadline, position.";
-    ORDER_OBSERVATIONS = "order_observations" Counter ["store", "source"]
-        "Movements of the disk's arm, with their times, given to the policy learned. Sources: engine (its own I/Os), observer (block requests of all owners), dropped (too many to be used). Absent with another queue-policy, like order_* and positioning_* below.";
-    ORDER_PREDICTED = "order_predicted_seconds" Counter ["store"]
-        "Predicted time of these movements, summed, before learning from them.";
-    ORDER_OBSERVED = "order_observed_seconds" Counter ["store"]
-        "Observed time of these movements, summed.";
-    ORDER_ERROR = "order_error_seconds" Counter ["store"]
-        "Absolute error of these predictions, summed. The turn of the platters is chance: with 7200 rpm a perfect curve is off by 2 ms on average.";
-    ORDER_KNOWN = "order_known_distances" Gauge ["store"]
-        "Ranges of distances with enough observations, of 130: two for each doubling, up and down.";
-    ORDER_FLAT = "order_flat" Gauge ["store"]
-        "1: the disk takes equally long for all distances, so requests start in the order of arrival.";
-    POSITIONING = "positioning_seconds" Gauge ["store", "distance"]
-        "Estimated time of the disk to move this far, negative distances being down: arm, average rotation and fixed overhead, without the transfer.";
-
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: path, layout, backend of the I/O, and the disk below.";
     STORE_STATE = "store_state" Gauge ["store", "state"]
