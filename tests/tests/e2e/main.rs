@@ -21,7 +21,6 @@ mod juicefs;
 mod kill9;
 mod lab;
 mod observed;
-mod otlp_metrics;
 mod platter;
 mod power;
 mod protos;

@@ -145,9 +145,6 @@ pub struct ServeConfig {
     /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
-    /// Send the metrics to the collector of otlp-endpoint, too, this often; 0s: never
-    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_OTLP_METRICS_INTERVAL")]
-    pub otlp_metrics_interval: Span,
     /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
     pub trace_url: Option<String>,
@@ -331,7 +328,6 @@ impl Default for ServeConfig {
             event_slower_than: Span::default(),
             pin_maps: None,
             otlp_endpoint: None,
-            otlp_metrics_interval: Span::default(),
             trace_url: None,
             trace_ratio: 0.01,
             trace_slower_than: SlowerThan::Auto,

@@ -74,8 +74,6 @@ metrics! {
         "Batches that the collector did not take.";
     EXPORTER_UP = "trace_exporter_up" Gauge []
         "1: the collector took the last batch; absent before the first.";
-    METRIC_EXPORTS = "metric_exports" Counter ["result"]
-        "Times that the metrics were sent to the collector: ok, or failed (it did not take all of them; the next time they are sent anew). Absent without `otlp-metrics-interval`.";
 
     CONNECTIONS = "connections" Gauge ["entrance"]
         "Connections open now. Entrances: tcp, unix, metrics.";
