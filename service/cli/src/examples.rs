@@ -99,13 +99,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "copy",
-        &[
-            "lumpscope copy /dev/sdX /dev/sdY",
-            "lumpscope copy /dev/sdX /backup/fast.lusf --prealloc sparse",
-        ],
-    ),
-    (
         "grow",
         &[
             "lumpscope grow /dev/sdX",

@@ -2,7 +2,6 @@
 
 mod admin;
 mod client;
-mod copy;
 mod data;
 mod directory;
 mod doctor;
@@ -10,6 +9,7 @@ mod error;
 mod evacuate;
 mod examples;
 mod format;
+mod grow;
 mod help;
 mod inspect;
 #[cfg(feature = "lab")]
@@ -94,10 +94,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Verify every lump of a store that is not in use; never writes
     Check(inspect::CheckArgs),
-    /// Copy a store that is not in use to another device or file, and check the copy
-    Copy(copy::CopyArgs),
     /// Make a store as large as its device, or its file larger
-    Grow(copy::GrowArgs),
+    Grow(grow::GrowArgs),
     /// Make a token, and its entry for the service's token file
     Token(token::TokenArgs),
     /// Explain a request, or the slowest ones: stages, block requests, and who moved the head
@@ -165,8 +163,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Admin(command) => block_on(admin::run(command)),
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
-        Command::Copy(args) => copy::copy(&args),
-        Command::Grow(args) => copy::grow(&args),
+        Command::Grow(args) => grow::grow(&args),
         Command::Token(args) => token::run(&args),
         Command::Explain(args) => block_on(observe::explain::run(args)),
         Command::Trace(args) => block_on_live(observe::trace::run(args)),

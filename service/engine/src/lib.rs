@@ -92,7 +92,6 @@
 
 pub mod buffer;
 pub mod clock;
-pub mod copy;
 pub mod crc32c;
 pub mod create;
 mod declaration;

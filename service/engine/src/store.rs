@@ -17,7 +17,6 @@ use crate::buffer::BufferPool;
 use crate::clock;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
-use crate::format::unfinished::Unfinished;
 use crate::health::Health;
 use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
@@ -53,8 +52,6 @@ pub struct Store {
 /// State shared by the handles of one store.
 pub(crate) struct Inner {
     pub(crate) info: StoreInfo,
-    /// The store and the end of its journal when it was opened, as a copy of it remembers them.
-    pub(crate) journal_end: Unfinished,
     pub(crate) block_size: BlockSize,
     pub(crate) pool: Arc<BufferPool>,
     /// `None` only while dropping.

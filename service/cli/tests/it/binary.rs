@@ -417,6 +417,14 @@ fn rot_second_record(path: &Path) -> u64 {
     at
 }
 
+/// All that was saved of store a arrives in b.
+fn evacuates(serving: &Serving) {
+    good(&serving.run(&["evacuate", "a", "b"]));
+    for id in ["1", "3"] {
+        assert_eq!(serving.run(&["get", "b", id]).stdout, body(1, 5000));
+    }
+}
+
 #[test]
 fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     let folder = folder();
@@ -474,7 +482,11 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
         "a look has written"
     );
 
-    let serving = serve(&["--salvage"], &log);
+    let other = folder.path().join("b.lusf");
+    format(&other);
+    let other = format!("b={}", other.display());
+    let serving = serve(&["--salvage", "--store", &other], &log);
+    evacuates(&serving);
     assert!(serving.terminate().success());
     let logged = std::fs::read_to_string(&log).unwrap();
     for part in ["salvage", &position, "repaired=true"] {

@@ -61,7 +61,7 @@ fn ask(server: &str, arguments: &[&str]) {
 fn clients_and_tools_need_eighty_columns() {
     let dir = folder();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (first, second, copy) = (at("first"), at("second"), at("copy"));
+    let (first, second) = (at("first"), at("second"));
     for path in [&first, &second] {
         ask("", &["format", path, "--capacity", "64M"]);
     }
@@ -113,8 +113,7 @@ fn clients_and_tools_need_eighty_columns() {
         &["inspect", &first, "--records"],
         &["check", &first],
         &["check", &first, "--salvage"],
-        &["copy", &first, &copy],
-        &["grow", &copy, "--capacity", "80M"],
+        &["grow", &first, "--capacity", "80M"],
         &["doctor"],
         &["doctor", "--all"],
         &["token"],
