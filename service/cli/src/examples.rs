@@ -54,8 +54,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["lumpscope health", "lumpscope health fast --json"],
     ),
     ("sync", &["lumpscope sync fast"]),
-    ("upload", &["lumpscope upload fast ./folder --manifest 77"]),
-    ("download", &["lumpscope download fast 77 ./copy"]),
     (
         "evacuate",
         &[

@@ -3,7 +3,6 @@
 mod admin;
 mod client;
 mod data;
-mod directory;
 mod doctor;
 mod error;
 mod evacuate;
@@ -81,10 +80,6 @@ enum Command {
     Health(data::stores::HealthArgs),
     /// Wait until everything that a store has acknowledged is on stable storage
     Sync(data::stores::StoreArgs),
-    /// Store a folder with its contents
-    Upload(directory::UploadArgs),
-    /// Restore a folder stored by `upload`
-    Download(directory::DownloadArgs),
     /// Copy all lumps of a store that is being served to another store
     Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
@@ -157,8 +152,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Stat(args) => block_on(data::stores::stat(args)),
         Command::Health(args) => block_on(data::stores::health(args)),
         Command::Sync(args) => block_on(data::stores::sync(args)),
-        Command::Upload(args) => block_on(directory::upload(args)),
-        Command::Download(args) => block_on(directory::download(args)),
         Command::Evacuate(args) => block_on(evacuate::run(*args)),
         Command::Admin(command) => block_on(admin::run(command)),
         Command::Inspect(args) => Ok(inspect::inspect(&args)),

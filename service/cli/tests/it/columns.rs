@@ -68,8 +68,6 @@ fn clients_and_tools_need_eighty_columns() {
     let stores = [("hdd", Path::new(&first)), ("more", Path::new(&second))];
     let mut service = Process::start(dir.path(), &stores, &[]);
     std::fs::write(at("a"), vec![7; 100_000]).unwrap();
-    std::fs::create_dir(at("folder")).unwrap();
-    std::fs::copy(at("a"), at("folder/a")).unwrap();
     let load = "load --store hdd --lumps 20 --seconds 1 --keep".split(' ');
     let load: Vec<&str> = load.collect();
     for words in [
@@ -87,8 +85,6 @@ fn clients_and_tools_need_eighty_columns() {
         &["sync", "hdd"],
         &["top", "--count", "1"],
         &["explain"],
-        &["upload", "hdd", &at("folder"), "--manifest", "5000"],
-        &["download", "hdd", "5000", &at("again")],
         &["evacuate", "hdd", "more"],
         &["admin", "service"],
         &["admin", "observer"],
