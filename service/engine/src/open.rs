@@ -19,7 +19,6 @@ use crate::mutant::{self, Mutant};
 use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
-use crate::owner::seat::Seat;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
 use crate::storage::io::{BlockingIo, memory_alignment};
@@ -50,10 +49,9 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_on(device: Device, options: StoreOptions) -> Result<Self, Error> {
         let (store, owner) = prepare(device, options, Finisher::start)?;
-        let seat = Arc::clone(&store.inner.seat);
         let thread = std::thread::Builder::new()
             .name("lump-owner".to_owned())
-            .spawn(move || owner.run(&seat))
+            .spawn(move || owner.run())
             .map_err(|source| thread_error(&store.info().path, source))?;
         let mut slot = store
             .inner
@@ -115,10 +113,9 @@ fn prepare(
     let queue_depth = limits.data_ios as u64;
     // Bounded by the admission.
     let (commands, receiver) = unbounded();
-    let seat = Seat::new(device.backend.waker());
-    pool.set_reader(seat.waker());
-    let (memory, timeout) = ((&pool, seat.waker()), options.io_timeout);
-    let table = IoTable::new(device, memory, next_token, &shared, timeout);
+    let waker = device.backend.waker();
+    pool.set_reader(waker.clone());
+    let table = IoTable::new(device, &pool, next_token, &shared, options.io_timeout);
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }
@@ -147,7 +144,7 @@ fn prepare(
         block_size,
         pool,
         commands: Some(commands),
-        seat,
+        waker,
         queue_depth,
         piece_bytes: (!options.read_only && options.piece_bytes > 0).then_some(options.piece_bytes),
         shared,

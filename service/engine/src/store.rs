@@ -22,7 +22,6 @@ use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
 use crate::owner::put::{DataLump, Put};
-use crate::owner::seat::Seat;
 use crate::owner::{Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
@@ -32,6 +31,7 @@ use crate::scrub::ScrubStatus;
 use crate::stats::StoreStats;
 use crate::times::OnDone;
 use crate::units::BlockSize;
+use crate::waker::Waker;
 
 /// Lumps go there by themselves while the live records are no more than this part of the ring, so
 /// the collection copies a byte for every three that are written at most.
@@ -41,9 +41,8 @@ pub const LIVE_SHARE: u64 = 4;
 /// the last handle is dropped, or at [`Store::close`].
 ///
 /// `submit_*` hands a request to the owner thread and returns at once; `Err` means it was not
-/// accepted and the callback is not called. The other verbs wait for the result, and do the owner
-/// thread's work meanwhile if it rests; they must not be called in a callback. Callbacks are called
-/// on a thread of the engine or of a caller that waits, and must be quick.
+/// accepted and the callback is not called. The other verbs wait for the result, and must not be
+/// called in a callback. Callbacks are called on a thread of the engine, and must be quick.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -56,8 +55,8 @@ pub(crate) struct Inner {
     pub(crate) pool: Arc<BufferPool>,
     /// `None` only while dropping.
     pub(crate) commands: Option<Sender<Arrival>>,
-    /// Where the owner is driven, and told that there is a command.
-    pub(crate) seat: Arc<Seat>,
+    /// Tells the owner thread that there is a command.
+    pub(crate) waker: Waker,
     /// Most data I/Os in flight.
     pub(crate) queue_depth: u64,
     /// Most bytes of a piece of a lump that comes in; `None`: lumps are written whole.
@@ -72,7 +71,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // The owner thread finishes what it has and ends.
         self.commands = None;
-        self.seat.call();
+        self.waker.wake();
         let owner = self
             .owner
             .get_mut()
@@ -108,9 +107,7 @@ impl Store {
         } else {
             admission.try_enter(&ctx)?;
         }
-        self.hand_over(ctx, command)?;
-        self.inner.seat.call();
-        Ok(())
+        self.hand_over(ctx, command)
     }
 
     /// Refuses what needs the disk while there is none. Here and not only in the owner thread, which
@@ -120,20 +117,22 @@ impl Store {
         match refusal.filter(|_| command.needs_disk()) {
             Some(error) => {
                 // It may have something to tell to those who wait.
-                self.inner.seat.call();
+                self.inner.waker.wake();
                 Err(error)
             }
             None => Ok(()),
         }
     }
 
-    /// For a command that was let in; who calls it wakes the owner. If the store is closing, nobody counts any more.
+    /// For a command that was let in. If the store is closing, nobody counts any more.
     fn hand_over(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
         let _inside = self.inner.shared.gate.enter()?;
         commands
             .send(Arrival::new(ctx, command))
-            .map_err(|_| Error::Closed)
+            .map_err(|_| Error::Closed)?;
+        self.inner.waker.wake();
+        Ok(())
     }
 
     /// Sends a command when the queue has room, and waits for its answer.
@@ -164,7 +163,8 @@ impl Store {
             admission.enter(&ctx)?;
         }
         self.hand_over(ctx, command)?;
-        self.inner.seat.answer(&answer)
+        // A command that is dropped unanswered was still queued when the store closed.
+        answer.recv().unwrap_or(Err(Error::Closed))
     }
 
     /// A put with its lump sealed, on the caller's thread.
@@ -360,13 +360,13 @@ impl Store {
     /// store was opened with.
     pub fn scrub_start(&self, rate: Option<u64>) {
         self.inner.shared.scrub.start(rate.unwrap_or(0), true);
-        self.inner.seat.call();
+        self.inner.waker.wake();
     }
 
     /// Has the scrubber rest. It keeps its place.
     pub fn scrub_stop(&self) {
         self.inner.shared.scrub.stop();
-        self.inner.seat.call();
+        self.inner.waker.wake();
     }
 
     /// State and findings of the scrubber.
@@ -411,7 +411,7 @@ impl Store {
         let (sender, closed) = bounded(1);
         // Nobody has to make room for the end.
         self.hand_over(RequestCtx::default(), Command::Close { closed: sender })?;
-        self.inner.seat.answer(&closed)
+        closed.recv().unwrap_or(Err(Error::Closed))
     }
 }
 

@@ -301,7 +301,7 @@ impl Ctx {
         Pin {
             portion,
             released: Arc::clone(&self.shared.released),
-            waker: self.io.waker.clone(),
+            waker: self.io.device.backend.waker(),
         }
     }
 

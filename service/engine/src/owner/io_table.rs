@@ -23,7 +23,6 @@ use crate::health::{Condition, bound_ns};
 use crate::request::HeadOutcome;
 use crate::stats::Counters;
 use crate::units::RingPosition;
-use crate::waker::Waker;
 
 /// Most bytes of a write that is forced: a large one would be several requests, each with FUA.
 const FORCE_LIMIT: usize = 32 * 1024;
@@ -170,8 +169,6 @@ struct Extent {
 pub(crate) struct IoTable {
     pub(crate) device: Device,
     pub(crate) pool: Arc<BufferPool>,
-    /// Tells whoever drives the owner that there is something to do.
-    pub(crate) waker: Waker,
     /// Memory set aside for the next read.
     pub(crate) reservation: Option<Reservation>,
     /// Reads that have failed once. They are tried again one at a time: the kernel may make one
@@ -200,7 +197,7 @@ impl IoTable {
     /// Nothing of the device may be in its cache.
     pub(crate) fn new(
         device: Device,
-        (pool, waker): (&Arc<BufferPool>, Waker),
+        pool: &Arc<BufferPool>,
         next_token: u64,
         shared: &Shared,
         io_timeout: Duration,
@@ -208,7 +205,6 @@ impl IoTable {
         Self {
             device,
             pool: Arc::clone(pool),
-            waker,
             reservation: None,
             failed_once: VecDeque::new(),
             in_flight: HashMap::new(),

@@ -1,5 +1,4 @@
-//! The owner: one loop that holds index, journal and allocator and never waits for the disk. Its own
-//! thread drives it, or a caller that waits ([`seat`]).
+//! The owner thread: one loop that holds index, journal and allocator and never waits for the disk.
 //!
 //! The [`Owner`] receives commands and the ends of I/Os and hands each to one of its parts, which
 //! keep their state to themselves, work on the [`Ctx`] and hand out new I/Os. Puts and deletes hand
@@ -36,7 +35,6 @@ mod overlay;
 pub(crate) mod put;
 pub(crate) mod reads;
 pub(crate) mod scrub;
-pub(crate) mod seat;
 mod stepped;
 mod trial;
 pub(crate) mod waiting;
@@ -80,12 +78,9 @@ thread_local! {
     static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does the work of an engine on this thread, which must not wait for the engine meanwhile.
-fn as_engine_thread<T>(work: impl FnOnce() -> T) -> T {
-    let before = ENGINE_THREAD.replace(true);
-    let done = work();
-    ENGINE_THREAD.set(before);
-    done
+/// Marks the calling thread as one that must not wait for the engine.
+fn mark_engine_thread() {
+    ENGINE_THREAD.set(true);
 }
 
 /// True: the calling thread belongs to an engine.
@@ -177,6 +172,13 @@ impl Owner {
         owner
     }
 
+    /// Runs until the store is closed.
+    pub(crate) fn run(mut self) {
+        mark_engine_thread();
+        while self.turn(Wait::Forever) {}
+        self.end();
+    }
+
     /// One round: hands out I/Os, waits, deals with what has ended and with new commands. False:
     /// the store is closed and everything is done.
     fn turn(&mut self, wait: Wait) -> bool {
@@ -207,6 +209,12 @@ impl Owner {
         self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
         self.publish();
         true
+    }
+
+    /// When there is something to do though no I/O ends and no command comes.
+    fn wakes_ns(&self) -> Option<u64> {
+        let due = [self.due_ns(), self.waiting.due_ns()];
+        due.into_iter().flatten().min()
     }
 
     /// When there is something to do though nothing happens: the work in the background has a
