@@ -1,4 +1,4 @@
-//! The text of the real commands in 80 columns.
+//! The text of the real commands: in 80 columns where they are all there is, else a line a record.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -52,6 +52,7 @@ fn ask(server: &str, arguments: &[&str]) {
     let output = Command::new(PROGRAM)
         .args(arguments)
         .env("LUMPSCOPE_SERVER", server)
+        .env("COLUMNS", "80")
         .output()
         .unwrap();
     narrow(arguments, &output);
@@ -121,6 +122,21 @@ fn clients_and_tools_need_eighty_columns() {
     }
 }
 
+#[test]
+fn a_record_is_one_line_where_programs_read() {
+    let lines = |more: &[&str]| {
+        let output = Command::new(PROGRAM)
+            .args(["trace", "--replay", RECORDING])
+            .args(more)
+            .env_remove("COLUMNS")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().count()
+    };
+    assert!(lines(&[]) > 10);
+    assert_eq!(lines(&[]), lines(&["--json"]) + 1, "one more for the head");
+}
+
 #[cfg(feature = "lab")]
 #[test]
 fn the_lab_needs_eighty_columns() {
@@ -170,6 +186,7 @@ fn the_lab_needs_eighty_columns() {
             "oflag=sync",
         ])
         .arg(format!("of={file}"))
+        .env("COLUMNS", "80")
         .output()
         .unwrap();
     // What is watched has standard output for itself.
@@ -193,6 +210,7 @@ fn the_steps_of_the_lab_need_eighty_columns() {
         .args(["lab", "--size", "512M", "--", "--no-probes"])
         .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
         .args(["--log", "error"])
+        .env("COLUMNS", "80")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
