@@ -417,6 +417,13 @@ fn rot_second_record(path: &Path) -> u64 {
     at
 }
 
+/// A new store b, as `--store` names it.
+fn other_store(folder: &Path) -> String {
+    let path = folder.join("b.lusf");
+    format(&path);
+    format!("b={}", path.display())
+}
+
 /// All that was saved of store a arrives in b.
 fn evacuates(serving: &Serving) {
     good(&serving.run(&["evacuate", "a", "b"]));
@@ -482,9 +489,7 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
         "a look has written"
     );
 
-    let other = folder.path().join("b.lusf");
-    format(&other);
-    let other = format!("b={}", other.display());
+    let other = other_store(folder.path());
     let serving = serve(&["--salvage", "--store", &other], &log);
     evacuates(&serving);
     assert!(serving.terminate().success());
