@@ -22,7 +22,6 @@ pub(super) fn exit(error: &clap::Error) -> ! {
 mod tests {
     use clap::Command;
 
-    use super::*;
     use crate::commands;
 
     fn every(command: &mut Command, path: &str, found: &mut Vec<(String, String)>) {

@@ -168,7 +168,7 @@ fn step(what: String) {
 }
 
 fn tell(text: &str) {
-    let stderr = std::io::stderr();
+    let stderr = io::stderr();
     eprint!("{}", fitted_to(text, room_on(&stderr)));
 }
 
