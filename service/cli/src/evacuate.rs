@@ -18,8 +18,11 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
 use crate::client::ClientArgs;
-use crate::copy::{INCOMPLETE, lost_text};
 use crate::inspect::bar;
+use crate::output;
+
+/// Exit code: everything was done that could be, and lumps are missing.
+const INCOMPLETE: u8 = 4;
 
 /// `lumpscope evacuate`.
 #[derive(Args)]
@@ -400,4 +403,19 @@ fn text(done: &Done) -> String {
         text.push_str(&format!("{gone} were removed from the source meanwhile\n"));
     }
     text + &lost_text(done.missing.iter().map(|(id, why)| (id.to_string(), why)))
+}
+
+/// The lumps that could not be read, and why.
+fn lost_text<'a>(lumps: impl Iterator<Item = (String, &'a String)>) -> String {
+    let mut text = String::new();
+    let mut count: u64 = 0;
+    for (id, why) in lumps {
+        count += 1;
+        text.push_str(&format!("{id}\n{}", output::indented(why)));
+    }
+    if count > 0 {
+        let lumps = human::count(count);
+        text.insert_str(0, &format!("{lumps} lumps are missing:\n"));
+    }
+    text
 }

@@ -54,8 +54,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["lumpscope health", "lumpscope health fast --json"],
     ),
     ("sync", &["lumpscope sync fast"]),
-    ("upload", &["lumpscope upload fast ./folder --manifest 77"]),
-    ("download", &["lumpscope download fast 77 ./copy"]),
     (
         "evacuate",
         &[
@@ -96,13 +94,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "lumpscope check /dev/sdX",
             "lumpscope check /dev/sdX --salvage",
-        ],
-    ),
-    (
-        "copy",
-        &[
-            "lumpscope copy /dev/sdX /dev/sdY",
-            "lumpscope copy /dev/sdX /backup/fast.lusf --prealloc sparse",
         ],
     ),
     (

@@ -2,14 +2,13 @@
 
 mod admin;
 mod client;
-mod copy;
 mod data;
-mod directory;
 mod doctor;
 mod error;
 mod evacuate;
 mod examples;
 mod format;
+mod grow;
 mod help;
 mod inspect;
 #[cfg(feature = "lab")]
@@ -81,10 +80,6 @@ enum Command {
     Health(data::stores::HealthArgs),
     /// Wait until everything that a store has acknowledged is on stable storage
     Sync(data::stores::StoreArgs),
-    /// Store a folder with its contents
-    Upload(directory::UploadArgs),
-    /// Restore a folder stored by `upload`
-    Download(directory::DownloadArgs),
     /// Copy all lumps of a store that is being served to another store
     Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
@@ -94,10 +89,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Verify every lump of a store that is not in use; never writes
     Check(inspect::CheckArgs),
-    /// Copy a store that is not in use to another device or file, and check the copy
-    Copy(copy::CopyArgs),
     /// Make a store as large as its device, or its file larger
-    Grow(copy::GrowArgs),
+    Grow(grow::GrowArgs),
     /// Make a token, and its entry for the service's token file
     Token(token::TokenArgs),
     /// Explain a request, or the slowest ones: stages, block requests, and who moved the head
@@ -159,14 +152,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Stat(args) => block_on(data::stores::stat(args)),
         Command::Health(args) => block_on(data::stores::health(args)),
         Command::Sync(args) => block_on(data::stores::sync(args)),
-        Command::Upload(args) => block_on(directory::upload(args)),
-        Command::Download(args) => block_on(directory::download(args)),
         Command::Evacuate(args) => block_on(evacuate::run(*args)),
         Command::Admin(command) => block_on(admin::run(command)),
         Command::Inspect(args) => Ok(inspect::inspect(&args)),
         Command::Check(args) => Ok(inspect::check(&args)),
-        Command::Copy(args) => copy::copy(&args),
-        Command::Grow(args) => copy::grow(&args),
+        Command::Grow(args) => grow::grow(&args),
         Command::Token(args) => token::run(&args),
         Command::Explain(args) => block_on(observe::explain::run(args)),
         Command::Trace(args) => block_on_live(observe::trace::run(args)),

@@ -1,20 +1,20 @@
-//! Output for people, in 80 columns, and for programs, as it is.
+//! Output for people and for programs.
 
 use lumpscope_units::columns;
-pub(super) use lumpscope_units::columns::{COLUMNS, Table};
+pub(super) use lumpscope_units::columns::Table;
 
 /// A table without lines.
 pub(super) fn table(head: &[&str]) -> Table {
     Table::new(head.iter().copied())
 }
 
-/// Lines of at most 80 columns, each begun by two blanks.
+/// Lines that a terminal has room for, each begun by two blanks.
 pub(super) fn indented(text: &str) -> String {
-    let lines = columns::words(text, COLUMNS - 2).into_iter();
+    let lines = columns::words(text, columns::room() - 2).into_iter();
     lines.map(|line| format!("  {line}\n")).collect()
 }
 
-/// Prints for people: no line has more than 80 columns but for a word that has.
+/// Prints for people: on a terminal, no line is wider than it.
 pub(super) fn print(text: &str) {
     print_as_is(&columns::fitted(text));
 }
@@ -31,19 +31,10 @@ pub(super) fn print_as_is(text: &str) {
     }
 }
 
-/// Says on standard error why a command ends: a line for programs, lines of 80 columns on a terminal.
+/// Says on standard error why a command ends.
 pub(super) fn complain(text: &str) {
-    use std::io::IsTerminal as _;
-    let terminal = std::io::stderr().is_terminal();
-    eprintln!(
-        "{}",
-        if terminal {
-            columns::fitted(text)
-        } else {
-            text.to_owned()
-        }
-        .trim_end()
-    );
+    let room = columns::room_on(&std::io::stderr());
+    eprintln!("{}", columns::fitted_to(text, room).trim_end());
 }
 
 #[cfg(test)]

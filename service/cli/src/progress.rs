@@ -7,9 +7,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Transfers of fewer bytes are over before anybody has read a bar.
 const WORTH_SHOWING: u64 = 8 << 20;
 
-/// So many files take their time however small they are.
-const MANY_FILES: usize = 64;
-
 /// A line for work without a known end, shown only on a terminal; its message says what was done.
 pub(super) fn line() -> ProgressBar {
     let line = ProgressBar::new_spinner();
@@ -18,8 +15,8 @@ pub(super) fn line() -> ProgressBar {
 }
 
 /// A bar for so many bytes; without a terminal on stderr, or for little, one that is not shown.
-pub(super) fn bar(bytes: u64, files: usize) -> ProgressBar {
-    if bytes <= WORTH_SHOWING && files < MANY_FILES {
+pub(super) fn bar(bytes: u64) -> ProgressBar {
+    if bytes <= WORTH_SHOWING {
         return ProgressBar::hidden();
     }
     // It draws to stderr, and only to a terminal.

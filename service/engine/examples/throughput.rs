@@ -1,4 +1,4 @@
-//! Puts and gets of 1 MiB at several depths, at depth 1 with the verbs that wait: `throughput FILE [LUMPS [COMMIT [BYTES]]]`, COMMIT
+//! Puts and gets of 1 MiB at several depths: `throughput FILE [LUMPS [COMMIT [BYTES]]]`, COMMIT
 //! `ordered`, `checked` or `runs`, BYTES of a lump.
 //!
 //! Makes a store in FILE (a new file, or an empty block device), measures, and removes the file. The numbers say what the engine and the disk
@@ -54,9 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// With the bytes, whether it waits: who wants one at a time does.
-type Submit =
-    fn(&Store, LumpId, (&[u8], bool), Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn Error>>;
+type Submit = fn(&Store, LumpId, &[u8], Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn Error>>;
 
 fn run(
     store: &Store,
@@ -82,7 +80,7 @@ fn run(
                 .send(())
                 .expect("the receiver outlives the requests")
         });
-        submit(store, LumpId(id.into()), (&payload, depth == 1), done)?;
+        submit(store, LumpId(id.into()), &payload, done)?;
     }
     for _ in 0..depth {
         returned.recv()?;
@@ -106,36 +104,26 @@ fn run(
 fn put(
     store: &Store,
     id: LumpId,
-    (payload, waits): (&[u8], bool),
+    payload: &[u8],
     done: Box<dyn FnOnce() + Send>,
 ) -> Result<(), Box<dyn Error>> {
     let mut buf = store.lump_buf(payload.len() as u64)?;
     buf.extend(payload)?;
-    let (ctx, placement) = (RequestCtx::default(), Placement::Data);
-    if waits {
-        store.put(ctx, id, buf, placement, Durability::Synced)?;
-        done();
-        return Ok(());
-    }
     let on_done = Box::new(move |result: Result<_, lumpscope_engine::Error>, _| {
         result.expect("the store has room and the disk works");
         done();
     });
+    let (ctx, placement) = (RequestCtx::default(), Placement::Data);
     Ok(store.submit_put(ctx, id, buf, placement, Durability::Synced, on_done)?)
 }
 
 fn get(
     store: &Store,
     id: LumpId,
-    (payload, waits): (&[u8], bool),
+    payload: &[u8],
     done: Box<dyn FnOnce() + Send>,
 ) -> Result<(), Box<dyn Error>> {
     let len = payload.len();
-    if waits {
-        assert_eq!(store.get(RequestCtx::default(), id)?.len(), len);
-        done();
-        return Ok(());
-    }
     let on_done = Box::new(move |result: Result<lumpscope_engine::LumpData, _>, _| {
         assert_eq!(result.expect("the lump was put before").len(), len);
         done();

@@ -368,7 +368,7 @@ mod tests {
                 ["get-memory", "put-memory leaves"],
             ),
             (
-                "store = [\"a=/x\"]\nqueue-policy = \"lifo\"",
+                "store = [\"a=/x\"]\nqueue-policy = \"learned\"",
                 ["line 2", "position"],
             ),
             (

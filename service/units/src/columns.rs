@@ -1,9 +1,11 @@
-//! Text in 80 columns, which every terminal has: no word is cut, no number parted from its unit.
+//! Text for people. On a terminal it has 80 columns, which every terminal has: no word is cut, no
+//! number parted from its unit. Anywhere else a record is one line, for programs that read lines.
 
 use std::fmt;
+use std::io::IsTerminal;
 
 /// Columns that every terminal has.
-pub const COLUMNS: usize = 80;
+const COLUMNS: usize = 80;
 /// Columns by which the further lines of a row are indented.
 const INDENT: usize = 4;
 /// Least columns of a last cell that is broken where it stands.
@@ -12,39 +14,47 @@ const UNITS: [&str; 14] = [
     "B", "KiB", "MiB", "GiB", "TiB", "MB", "ns", "us", "µs", "ms", "s", "min", "%", "bytes",
 ];
 
-/// The text without blanks at the ends of its lines.
+/// Columns of a line on standard output: `COLUMNS` of the environment, else 80 on a terminal, else
+/// any number.
 #[must_use]
-pub fn trimmed(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n")
+pub fn room() -> usize {
+    room_on(&std::io::stdout())
 }
 
-/// The text with each line of more than 80 columns broken between words; what is broken off begins
-/// two columns behind the beginning of its line.
+/// Likewise, elsewhere.
+#[must_use]
+pub fn room_on(out: &impl IsTerminal) -> usize {
+    let set = std::env::var("COLUMNS").ok();
+    let set: Option<usize> = set.and_then(|columns| columns.parse().ok());
+    let usual = if out.is_terminal() {
+        COLUMNS
+    } else {
+        usize::MAX
+    };
+    set.map_or(usual, |columns| columns.max(COLUMNS))
+}
+
+/// The text with each line of more columns than there is [`room`] for broken between words; what is
+/// broken off begins two columns behind the beginning of its line.
 #[must_use]
 pub fn fitted(text: &str) -> String {
-    long_lines(text, broken)
+    fitted_to(text, room())
 }
 
-/// The text with its lines of more than 80 columns put through `change`.
+/// Likewise, for so many columns.
 #[must_use]
-pub fn long_lines(text: &str, change: impl Fn(&str) -> String) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        match width(line) {
-            0..=COLUMNS => out.push_str(line),
-            _ => out.push_str(&change(line)),
-        }
-        out.push('\n');
-    }
-    out
+pub fn fitted_to(text: &str, room: usize) -> String {
+    let lines = text.lines().map(|line| match width(line) <= room {
+        true => format!("{line}\n"),
+        false => broken(line, room) + "\n",
+    });
+    lines.collect()
 }
 
 /// One long line as several.
-#[must_use]
-pub fn broken(line: &str) -> String {
+fn broken(line: &str, room: usize) -> String {
     let begin = line.chars().take_while(|c| *c == ' ').count();
-    let lines = words(line, COLUMNS - begin.min(COLUMNS / 2) - 2);
+    let lines = words(line, room - begin.min(room / 2) - 2);
     " ".repeat(begin) + &lines.join(&format!("\n{}", " ".repeat(begin + 2)))
 }
 
@@ -87,8 +97,15 @@ fn bound(text: &str) -> Vec<String> {
     found
 }
 
+/// Columns of a text, without its colours.
 fn width(text: &str) -> usize {
-    text.chars().count()
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    let behind = parts.filter_map(|part| part.split_once('m'));
+    first
+        + behind
+            .map(|(_, shown)| shown.chars().count())
+            .sum::<usize>()
 }
 
 /// A table without lines. One that is too wide has less between its columns, then a last column in
@@ -126,32 +143,29 @@ impl Table {
     /// Its lines.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
+        self.lines_in(room())
+    }
+
+    fn lines_in(&self, room: usize) -> Vec<String> {
         let widths = self.widths();
         let all = widths.len();
-        let gap = match span(&widths, 2) {
-            0..=COLUMNS => 2,
-            _ => 1,
-        };
-        if span(&widths, gap) <= COLUMNS {
+        let gap = if span(&widths, 2) <= room { 2 } else { 1 };
+        if span(&widths, gap) <= room {
             return self.each(|row| vec![self.part(row, &widths, (0, all), gap)]);
         }
         let before = span(&widths[..all - 1], 2) + 2;
         let words_last = self.right.last() == Some(&false);
-        if words_last && before + LEAST <= COLUMNS {
-            return self.each(|row| self.hanging(row, &widths, before));
+        if words_last && before + LEAST <= room {
+            return self.each(|row| self.hanging(row, &widths, (before, room)));
         }
-        let groups = groups(&widths);
+        let groups = groups(&widths, room);
         self.each(|row| {
             let lines = groups.iter().enumerate().map(|(at, group)| {
                 let indent = " ".repeat(if at == 0 { 0 } else { INDENT });
                 indent + &self.part(row, &widths, *group, 2)
             });
             let shown = lines.filter(|line| !line.trim().is_empty());
-            let fitted = shown.map(|line| match width(&line) {
-                0..=COLUMNS => line,
-                _ => broken(&line),
-            });
-            fitted.collect()
+            shown.map(|line| fitted_to(&line, room)).collect()
         })
     }
 
@@ -204,11 +218,16 @@ impl Table {
     }
 
     /// A row with its last cell in several lines, one below the other.
-    fn hanging(&self, row: &[String], widths: &[usize], before: usize) -> Vec<String> {
+    fn hanging(
+        &self,
+        row: &[String],
+        widths: &[usize],
+        (before, room): (usize, usize),
+    ) -> Vec<String> {
         let last = widths.len() - 1;
         let begin = self.part(row, widths, (0, last), 2) + "  ";
         let cell = row.get(last).map_or("", String::as_str);
-        let said = words(cell, COLUMNS - before);
+        let said = words(cell, room - before);
         vec![begin + &said.join(&format!("\n{}", " ".repeat(before)))]
     }
 }
@@ -225,12 +244,12 @@ fn span(widths: &[usize], gap: usize) -> usize {
 }
 
 /// The columns of each line of a row, from and to.
-fn groups(widths: &[usize]) -> Vec<(usize, usize)> {
+fn groups(widths: &[usize], room: usize) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut from = 0;
     for column in 0..widths.len() {
-        let room = COLUMNS - if from == 0 { 0 } else { INDENT };
-        if column > from && span(&widths[from..=column], 2) > room {
+        let left = room - if from == 0 { 0 } else { INDENT };
+        if column > from && span(&widths[from..=column], 2) > left {
             found.push((from, column));
             from = column;
         }
@@ -246,7 +265,7 @@ mod tests {
     #[test]
     fn long_lines_are_broken_between_words() {
         let text = format!("  a {}end\nshort\n", "word ".repeat(30));
-        let shown = fitted(&text);
+        let shown = fitted_to(&text, COLUMNS);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 4, "{shown}");
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{shown}");
@@ -262,10 +281,10 @@ mod tests {
         assert_eq!(words(&shown), words(&text));
         let long = "x".repeat(100);
         assert_eq!(
-            fitted(&format!("a {long} b")),
+            fitted_to(&format!("a {long} b"), COLUMNS),
             format!("a\n  {long}\n  b\n")
         );
-        assert_eq!(fitted(&long), format!("{long}\n"));
+        assert_eq!(fitted_to(&long, COLUMNS), format!("{long}\n"));
     }
 
     #[test]
@@ -288,19 +307,20 @@ mod tests {
         table.add_row(["a", "10"]);
         table.add_row(["a heading that is wide"]);
         assert_eq!(
-            table.to_string(),
+            table.lines_in(COLUMNS).join("\n"),
             " name  size\n a       10\n a heading that is wide"
         );
         let mut hangs = Table::new(["name", "found"]);
         hangs.add_row(["a".to_owned(), "word ".repeat(20)]);
-        let lines = hangs.lines();
+        assert_eq!(hangs.lines_in(usize::MAX).len(), 2, "a line a record");
+        let lines = hangs.lines_in(COLUMNS);
         assert_eq!(lines.len(), 3, "{hangs}");
         assert!(lines[2].starts_with("       word"), "{hangs}");
         let wide = "x".repeat(30);
         let mut stacked = Table::new(["a", "b", "c", "d"]);
         stacked.right(3);
         stacked.add_row([wide.as_str(), &wide, &wide, "1"]);
-        let lines = stacked.lines();
+        let lines = stacked.lines_in(COLUMNS);
         assert_eq!(lines.len(), 4, "{stacked}");
         assert!(
             lines[3].starts_with("     x") && lines[3].ends_with(" 1"),

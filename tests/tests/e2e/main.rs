@@ -19,7 +19,6 @@ mod in_flight;
 mod kill9;
 mod lab;
 mod observed;
-mod otlp_metrics;
 mod pages;
 mod platter;
 mod power;

@@ -7,7 +7,7 @@ use lumpscope_engine::inspect::{
 };
 use lumpscope_engine::salvage::SalvageCheck;
 use lumpscope_engine::{Findings, SalvageReport};
-use lumpscope_units::columns::{COLUMNS, words};
+use lumpscope_units::columns::{room, words};
 use lumpscope_units::human::bytes_at_least as bytes;
 
 use crate::output::table;
@@ -22,7 +22,7 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 /// Adds a line `name  text`.
 fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
-    let lines = words(&text.to_string(), COLUMNS - 13);
+    let lines = words(&text.to_string(), room() - 13);
     let lines = lines.join(&format!("\n{:13}", ""));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{name:<12} {lines}");

@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
-use lumpscope_units::columns::{fitted, trimmed};
+use lumpscope_units::columns::{fitted_to, room};
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
 use super::export::{self, Format};
@@ -176,6 +176,8 @@ struct Screen {
     left: u64,
     doubts: Doubts,
     begun: bool,
+    /// Columns of a line.
+    room: usize,
 }
 
 impl Screen {
@@ -185,6 +187,7 @@ impl Screen {
             left: count.unwrap_or(u64::MAX),
             doubts: Doubts::default(),
             begun: false,
+            room: room(),
         }
     }
 
@@ -193,14 +196,14 @@ impl Screen {
         self.doubts.tell(&reply.incomplete, reply.dropped);
         let mut text = String::new();
         if !self.json && !self.begun {
-            text = head() + "\n";
+            text = head(self.room) + "\n";
         }
         self.begun = true;
-        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
-        for block in reply.blocks.iter().take(room) {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        for block in reply.blocks.iter().take(left) {
             let line = match self.json {
                 true => to_json(block).to_string(),
-                false => line(block),
+                false => line(block, self.room),
             };
             text.push_str(line.trim_end());
             text.push('\n');
@@ -210,19 +213,25 @@ impl Screen {
     }
 }
 
-/// A block request as two lines of 80 columns, what the disk did and for whom.
-fn columns(did: [&str; 8], whom: [&str; 3]) -> String {
+/// Columns in which a block request is one line.
+const ONE_LINE: usize = 140;
+
+/// A block request, what the disk did and for whom: as two lines where one has no room.
+fn columns(did: [&str; 8], whom: [&str; 3], room: usize) -> String {
     let [at, device, op, sector, size, seek, queue, took] = did;
     let [owner, process, before] = whom;
-    let text = format!(
-        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}\n\
-         {:<16}{owner:<18} {process:<20} {before}",
-        ""
+    let did = format!(
+        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}"
     );
-    fitted(&trimmed(&text)).trim_end().to_owned()
+    let whom = format!("{owner:<18} {process:<20} {before}");
+    let (did, whom) = (did.trim_end(), whom.trim_end());
+    match room < ONE_LINE {
+        true => format!("{did}\n{:<16}{whom}", ""),
+        false => format!("{did:<80} {whom}"),
+    }
 }
 
-fn head() -> String {
+fn head(room: usize) -> String {
     columns(
         [
             "done, UTC",
@@ -235,10 +244,11 @@ fn head() -> String {
             "device",
         ],
         ["for", "process", "there before"],
+        room,
     )
 }
 
-fn line(b: &v1::BlockLine) -> String {
+fn line(b: &v1::BlockLine, room: usize) -> String {
     let (sector, size) = match b.sectors {
         0 => (NONE.to_owned(), NONE.to_owned()),
         n => (b.sector.to_string(), human::bytes(u64::from(n) * 512)),
@@ -273,14 +283,21 @@ fn line(b: &v1::BlockLine) -> String {
             &time(b.device_ns),
         ],
         [&owner, &process(&b.process, b.pid), &before],
+        room,
     );
     // Our own is known, and kernel threads are in none.
-    match b.owner.as_str() {
+    let text = match b.owner.as_str() {
         "other" if !b.cgroup.is_empty() => {
-            format!("{shown}\n{}", fitted(&format!("{:<16}in {}", "", b.cgroup)))
+            let behind = if room < ONE_LINE {
+                "\n                "
+            } else {
+                "  "
+            };
+            format!("{shown}{behind}in {}", b.cgroup)
         }
         _ => shown,
-    }
+    };
+    fitted_to(&text, room).trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -321,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_request_is_two_lines_under_their_head() {
+    fn a_block_request_is_a_line_or_two_under_their_head() {
         let block = v1::BlockLine {
             done_unix_ns: 1_795_271_750_123_456_789,
             device: "loop3".into(),
@@ -338,7 +355,7 @@ mod tests {
             device_ns: None,
             ..Default::default()
         };
-        let shown = line(&block);
+        let shown = line(&block, 80);
         let words: Vec<&str> = shown.split_whitespace().collect();
         let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17, 18 \
                       lumpscope[4711] fs-journal";
@@ -347,7 +364,7 @@ mod tests {
             let line = text.lines().nth(1).unwrap();
             line.split(word).next().unwrap().chars().count()
         };
-        assert_eq!(at(&head(), "for"), at(&shown, "request 17"));
+        assert_eq!(at(&head(80), "for"), at(&shown, "request 17"));
         assert!(
             shown.lines().all(|line| line.chars().count() <= 80),
             "{shown}"
@@ -358,8 +375,17 @@ mod tests {
             cgroup: "/system.slice/backup.service".into(),
             ..block
         };
-        let told = line(&foreign);
+        let told = line(&foreign, 80);
         let last = told.lines().nth(2).expect("a third line");
         assert_eq!(last.trim(), "in /system.slice/backup.service");
+        let one = line(&foreign, usize::MAX);
+        assert_eq!(
+            one.split_whitespace().collect::<Vec<_>>(),
+            told.split_whitespace().collect::<Vec<_>>()
+        );
+        assert_eq!(
+            (one.lines().count(), head(usize::MAX).lines().count()),
+            (1, 1)
+        );
     }
 }

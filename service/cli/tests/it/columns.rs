@@ -1,4 +1,4 @@
-//! The text of the real commands in 80 columns.
+//! The text of the real commands: in 80 columns where they are all there is, else a line a record.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -52,6 +52,7 @@ fn ask(server: &str, arguments: &[&str]) {
     let output = Command::new(PROGRAM)
         .args(arguments)
         .env("LUMPSCOPE_SERVER", server)
+        .env("COLUMNS", "80")
         .output()
         .unwrap();
     narrow(arguments, &output);
@@ -61,15 +62,13 @@ fn ask(server: &str, arguments: &[&str]) {
 fn clients_and_tools_need_eighty_columns() {
     let dir = folder();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (first, second, copy) = (at("first"), at("second"), at("copy"));
+    let (first, second) = (at("first"), at("second"));
     for path in [&first, &second] {
         ask("", &["format", path, "--capacity", "64M"]);
     }
     let stores = [("hdd", Path::new(&first)), ("more", Path::new(&second))];
     let mut service = Process::start(dir.path(), &stores, &[]);
     std::fs::write(at("a"), vec![7; 100_000]).unwrap();
-    std::fs::create_dir(at("folder")).unwrap();
-    std::fs::copy(at("a"), at("folder/a")).unwrap();
     let load = "load --store hdd --lumps 20 --seconds 1 --keep".split(' ');
     let load: Vec<&str> = load.collect();
     for words in [
@@ -87,8 +86,6 @@ fn clients_and_tools_need_eighty_columns() {
         &["sync", "hdd"],
         &["top", "--count", "1"],
         &["explain"],
-        &["upload", "hdd", &at("folder"), "--manifest", "5000"],
-        &["download", "hdd", "5000", &at("again")],
         &["evacuate", "hdd", "more"],
         &["admin", "service"],
         &["admin", "observer"],
@@ -113,8 +110,7 @@ fn clients_and_tools_need_eighty_columns() {
         &["inspect", &first, "--records"],
         &["check", &first],
         &["check", &first, "--salvage"],
-        &["copy", &first, &copy],
-        &["grow", &copy, "--capacity", "80M"],
+        &["grow", &first, "--capacity", "80M"],
         &["doctor"],
         &["doctor", "--all"],
         &["token"],
@@ -124,6 +120,21 @@ fn clients_and_tools_need_eighty_columns() {
     ] {
         ask("", words);
     }
+}
+
+#[test]
+fn a_record_is_one_line_where_programs_read() {
+    let lines = |more: &[&str]| {
+        let output = Command::new(PROGRAM)
+            .args(["trace", "--replay", RECORDING])
+            .args(more)
+            .env_remove("COLUMNS")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().count()
+    };
+    assert!(lines(&[]) > 10);
+    assert_eq!(lines(&[]), lines(&["--json"]) + 1, "one more for the head");
 }
 
 #[cfg(feature = "lab")]
@@ -175,6 +186,7 @@ fn the_lab_needs_eighty_columns() {
             "oflag=sync",
         ])
         .arg(format!("of={file}"))
+        .env("COLUMNS", "80")
         .output()
         .unwrap();
     // What is watched has standard output for itself.
@@ -198,6 +210,7 @@ fn the_steps_of_the_lab_need_eighty_columns() {
         .args(["lab", "--size", "512M", "--", "--no-probes"])
         .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
         .args(["--log", "error"])
+        .env("COLUMNS", "80")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -73,7 +73,6 @@ fn other_value(key: &str) -> &'static str {
         "s3-max-body" => "3M",
         "otlp-endpoint" => "http://127.0.0.1:4317",
         "trace-url" => "http://127.0.0.1:16686/trace/{trace_id}",
-        "otlp-metrics-interval" => "15s",
         "trace-ratio" => "0.5",
         "trace-slower-than" => "7ms",
         _ => "77",

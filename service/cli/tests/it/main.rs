@@ -15,7 +15,6 @@ mod config;
 #[path = "../../../server/tests/it/door/harness.rs"]
 mod door;
 mod failing_disks;
-mod folders;
 mod limits;
 mod manual;
 mod moving;

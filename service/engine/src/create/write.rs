@@ -59,9 +59,6 @@ pub(super) fn make(
     }
     let mut header = block_of(plan, &plan.header.encode());
     copy.put_into(&mut header);
-    if let Some(mark) = &plan.unfinished {
-        mark.put_into(&mut header);
-    }
     writer.write(plan.geometry.base(), &header)?;
     writer.sync()?;
     if target.is_created() {

@@ -12,7 +12,6 @@ use super::io_table::{IoTable, Tag};
 use super::scrub;
 use super::trial;
 use super::waiting::admission::{Admission, AdmissionLimits};
-use super::waiting::order_stats::OrderShared;
 use super::waiting::overload::Overload;
 use super::waiting::pace::Pace;
 use crate::clock::{duration_ns, monotonic_ns};
@@ -49,8 +48,6 @@ pub(crate) struct Shared {
     pub(crate) released: Arc<Released>,
     /// Blocks of lumps that came in and were not put.
     pub(crate) unused: Arc<Unused>,
-    /// Choices of the order, and observations of the disk on their way to it.
-    pub(crate) order: OrderShared,
 }
 
 impl Shared {
@@ -70,7 +67,6 @@ impl Shared {
             scrub: scrub::Control::default(),
             released: Arc::default(),
             unused: Arc::default(),
-            order: OrderShared::new(options.queue_policy),
         }
     }
 }
@@ -320,7 +316,7 @@ impl Ctx {
         Pin {
             portion,
             released: Arc::clone(&self.shared.released),
-            waker: self.io.waker.clone(),
+            waker: self.io.device.backend.waker(),
         }
     }
 

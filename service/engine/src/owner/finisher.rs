@@ -156,7 +156,8 @@ impl Drop for Finisher {
 }
 
 fn run(queue: &Receiver<Job>, counters: &Counters) {
-    super::as_engine_thread(|| queue.iter().for_each(|job| job.run(counters)));
+    super::mark_engine_thread();
+    queue.iter().for_each(|job| job.run(counters));
 }
 
 impl Job {

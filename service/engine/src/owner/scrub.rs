@@ -467,7 +467,7 @@ impl Scrub {
         status.this_pass.bytes += len;
         drop(status);
         let job = ScrubJob { work, buf };
-        let (told, waker) = (self.verified.0.clone(), ctx.io.waker.clone());
+        let (told, waker) = (self.verified.0.clone(), ctx.io.device.backend.waker());
         ctx.finisher.verify(job, move |verified| {
             // The owner goes only after the finisher's threads, or has no use for it any more.
             let _ = told.send(verified);

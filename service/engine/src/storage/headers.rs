@@ -14,7 +14,7 @@ use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
 use crate::format::header::HEADER_LEN;
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader, ScrubMark};
 use crate::format::seal::LogSum;
-use crate::format::unfinished::Unfinished;
+use crate::format::unfinished;
 use crate::format::{Geometry, Header, Seal, minfs};
 use crate::layout::{self, HeadError};
 use crate::options::Layout;
@@ -33,8 +33,6 @@ pub(super) struct FoundHeaders {
     pub(super) scrub_mark: Option<ScrubMark>,
     /// Places that the disk has refused to write.
     pub(super) bad_places: Places,
-    /// The copy that is not finished.
-    pub(super) unfinished: Option<Unfinished>,
     /// The ring head as it stands; an error: it cannot be used, or not be read.
     head: Result<RingPosition, Error>,
     /// The copies in the header block and in the journal header block.
@@ -56,7 +54,7 @@ pub(super) struct FoundHead {
 
 /// Reads both blocks.
 pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
-    let (layout, base, proven, (bad_places, unfinished)) = find_image(io)?;
+    let (layout, base, proven, bad_places) = find_image(io)?;
     let ProvenHeader {
         header,
         copy,
@@ -89,7 +87,6 @@ pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
         geometry,
         scrub_mark,
         bad_places,
-        unfinished,
         head,
         copies,
         findings,
@@ -221,13 +218,10 @@ pub(crate) fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
     Finding::of_record(FindingKind::Record, geometry, tail, len, why)
 }
 
-/// Lies behind the header in its block.
-type Padding = (Places, Option<Unfinished>);
-
-/// Finds the header: at byte 0, or in the file of a minfs.
+/// Finds the header, and the bad places behind it: at byte 0, or in the file of a minfs.
 fn find_image(
     io: &mut BlockingIo<'_>,
-) -> Result<(Layout, ByteOffset, ProvenHeader, Padding), Error> {
+) -> Result<(Layout, ByteOffset, ProvenHeader, Places), Error> {
     let unit = io.unit();
     let size = io.device().size.next_multiple_of(unit).max(unit);
     // Only what matters is read: whatever lies around it may be unreadable.
@@ -269,8 +263,13 @@ fn find_image(
     let (layout, base, proven) = found?;
     let block = head.get(usize::try_from(base.0).unwrap_or(usize::MAX)..);
     let block = block.unwrap_or_default();
-    let padding = (bad_places::decode(block), Unfinished::decode(block));
-    Ok((layout, base, proven, padding))
+    if unfinished::is_marked(block) {
+        return Err(Error::Unsupported {
+            path: io.device().path.clone(),
+            why: unfinished::WHY.to_owned(),
+        });
+    }
+    Ok((layout, base, proven, bad_places::decode(block)))
 }
 
 /// Refuses a store that the device cannot hold or address.
@@ -366,9 +365,6 @@ impl Storage {
             copy.put_into(place);
         }
         bad_places::put_into(first, self.data.bad_places());
-        if let Some(mark) = &self.unfinished {
-            mark.put_into(first);
-        }
         let mark = (mark != ScrubMark::default()).then(|| mark.encode());
         let ring_head = JournalHeader { ring_head: head }.encode();
         let fields = ring_head.iter().chain(mark.iter().flatten());

@@ -132,7 +132,6 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         index,
         data: data.remembering(&headers.bad_places),
         journal: Journal::new(&geometry, io.unit(), found),
-        unfinished: headers.unfinished,
     };
     Ok(Reading::Done(Box::new(Recovered {
         storage,

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lumpscope_platter::live::LiveOptions;
-use lumpscope_units::columns::fitted;
+use lumpscope_units::columns::{fitted_to, room_on};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::disks::fill;
@@ -137,7 +137,7 @@ fn serve(
         let _ = said.join();
     }
     for disk in lab.lateness()? {
-        eprint!("{}", fitted(&disk.to_string()));
+        tell(&disk.to_string());
     }
     Ok(exit_code(status))
 }
@@ -164,7 +164,12 @@ fn disks(options: &LabServiceOptions) -> String {
 
 /// Tells what comes now: each step may take a while.
 fn step(what: String) {
-    eprint!("{}", fitted(&format!("lab: {what}")));
+    tell(&format!("lab: {what}"));
+}
+
+fn tell(text: &str) {
+    let stderr = io::stderr();
+    eprint!("{}", fitted_to(text, room_on(&stderr)));
 }
 
 /// Prints what the service prints, and tells the page's address when it is ready.

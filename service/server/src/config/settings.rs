@@ -145,9 +145,6 @@ pub struct ServeConfig {
     /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
-    /// Send the metrics to the collector of otlp-endpoint, too, this often; 0s: never
-    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_OTLP_METRICS_INTERVAL")]
-    pub otlp_metrics_interval: Span,
     /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
     pub trace_url: Option<String>,
@@ -204,11 +201,11 @@ pub struct ServeConfig {
     /// Most requests waiting in a store before it answers UNAVAILABLE
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: usize,
-    /// Order of waiting requests; learned is position by the observed times of the disk
+    /// Order of waiting requests
     #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
     pub queue_policy: QueuePolicyArg,
-    /// For the policies position and learned: most younger requests that may start before a waiting
-    /// one [default: half of queue-limit]
+    /// For the policy position: most younger requests that may start before a waiting one [default:
+    /// half of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
     pub max_overtakes: Option<u32>,
     /// A store is overloaded when this many requests wait for overload-after; more than
@@ -331,7 +328,6 @@ impl Default for ServeConfig {
             event_slower_than: Span::default(),
             pin_maps: None,
             otlp_endpoint: None,
-            otlp_metrics_interval: Span::default(),
             trace_url: None,
             trace_ratio: 0.01,
             trace_slower_than: SlowerThan::Auto,

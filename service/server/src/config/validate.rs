@@ -162,10 +162,6 @@ impl ServeConfig {
             self.trace_ratio,
             "a number from 0 to 1",
         );
-        let every = self.otlp_metrics_interval;
-        let good = every.0.is_zero() || every.0 >= Duration::from_secs(1);
-        let want = "0s, or at least 1s";
-        problems.unless(good, "otlp-metrics-interval", every, want);
         for (key, value, most) in [
             ("queue-depth", self.queue_depth, 4096),
             ("queue-limit", self.queue_limit, 1 << 20),

@@ -2,7 +2,6 @@
 //! closed together.
 
 mod change;
-mod learning;
 mod named;
 mod opening;
 mod sink;

@@ -78,7 +78,7 @@ fn open_files() -> Option<u64> {
 }
 
 /// When the process began, in seconds since 1970.
-pub(super) fn started() -> Option<u64> {
+fn started() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/stat").ok()?;
     let machine = fs::read_to_string("/proc/stat").ok()?;
     let boot = machine.lines().find_map(|l| l.strip_prefix("btime "))?;

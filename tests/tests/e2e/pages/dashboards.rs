@@ -85,7 +85,7 @@ async fn one(mut client: Client, store: &'static str, stop: Arc<AtomicBool>) {
 }
 
 /// True: the reason for which a query may be empty holds here. Most do not: this service has a collector, statistics of
-/// its programs, a guard, and learns what its disks are like; but it serves no S3.
+/// its programs and a guard; but it serves no S3.
 fn excused(version: Version, query: &Query) -> bool {
     query.may_be_empty.as_ref().is_some_and(|reason| {
         let before_3 = reason.starts_with("Prometheus before 3");
@@ -347,8 +347,6 @@ async fn every_query_of_dashboards_and_rules_returns_data_from_both_prometheus()
             "--scrub-rate",
             "8M",
             "--program-statistics",
-            "--queue-policy",
-            "learned",
         ],
     );
     let rules = dashboards().join("prometheus");

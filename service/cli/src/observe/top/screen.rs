@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_units::columns::{fitted, trimmed};
+use lumpscope_units::columns::fitted;
 use lumpscope_units::human;
 
 use super::rates::{MethodView, ProcessView, StoreView};
@@ -99,7 +99,7 @@ fn processes(processes: &[ProcessView]) -> String {
     for column in 1..4 {
         table.right(column);
     }
-    trimmed(&table.to_string())
+    table.to_string()
 }
 
 fn methods(methods: &[MethodView]) -> String {
@@ -120,7 +120,7 @@ fn methods(methods: &[MethodView]) -> String {
     for column in 1..6 {
         table.right(column);
     }
-    trimmed(&table.to_string())
+    table.to_string()
 }
 
 fn lost(s: &StoreView) -> String {

@@ -33,6 +33,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use lumpscope_proto::v1::ReportRequest;
 use lumpscope_proto::v1::observe_client::ObserveClient;
+use lumpscope_units::columns::fitted;
 use tokio::runtime::Runtime;
 use tonic::Status;
 
@@ -95,7 +96,8 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCod
         }
         Err(error) => return Err(error),
     };
-    let text = |comparison: &Comparison| text::render(comparison, console::colors_enabled());
+    let text =
+        |comparison: &Comparison| fitted(&text::render(comparison, console::colors_enabled()));
     args.output.deliver(&comparison, text, page::page)?;
     let failed = comparison
         .stores

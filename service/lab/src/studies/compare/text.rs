@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::report::{Comparison, DiskView, StoreView};
 use super::{heatmap, table};
 use crate::human;
-use lumpscope_units::columns::{COLUMNS, words};
 
 /// The whole text, ending with a line feed. `colour`: the reader is a terminal.
 pub(super) fn render(comparison: &Comparison, colour: bool) -> String {
@@ -28,13 +27,13 @@ fn write_all(out: &mut String, comparison: &Comparison, colour: bool) -> std::fm
         comparison.journal(),
         comparison.kernel,
     );
-    writeln!(out, "{}\n", paragraph(&head))?;
+    writeln!(out, "{head}\n")?;
     writeln!(out, "{}", title("Disk time, on a modelled drive", colour))?;
     modelled(out, comparison)?;
     writeln!(out, "{}", title(&comparison.where_measured(), colour))?;
     let images = "Below, for completeness: times measured here, which say as much about the machine and \
                   its other work as about the stores.";
-    writeln!(out, "{}\n", paragraph(images))?;
+    writeln!(out, "{images}\n")?;
     writeln!(out, "{}\n", table::measured(comparison))?;
     notes(out, comparison)?;
     heatmaps(out, comparison, colour)?;
@@ -47,13 +46,12 @@ fn modelled(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
                which, replayed through the model of a drive that is scaled like the workload. All \
                three commit in order. The time is the drive's alone: this machine's speed and load \
                do not enter it.";
-    writeln!(out, "{}\n", paragraph(how))?;
+    writeln!(out, "{how}\n")?;
     writeln!(out, "{}\n", table::modelled(comparison))?;
     for note in table::model_notes(comparison) {
-        writeln!(out, "{}", paragraph(&note))?;
+        writeln!(out, "{note}")?;
     }
-    let conclusion = format!("=> {}", comparison.conclusion);
-    writeln!(out, "\n{}\n", wrap(&conclusion))?;
+    writeln!(out, "\n=> {}\n", comparison.conclusion)?;
     Ok(())
 }
 
@@ -93,11 +91,7 @@ fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
         .filter(|store| !store.failed.is_empty())
     {
         any = true;
-        writeln!(
-            out,
-            "{}",
-            paragraph(&format!("{}: FAILED: {}", store.name(), store.failed))
-        )?;
+        writeln!(out, "{}: FAILED: {}", store.name(), store.failed)?;
     }
     for store in &comparison.stores {
         let Some(disk) = &store.disk else { continue };
@@ -106,19 +100,15 @@ fn notes(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
             any = true;
             let why = &disk.not_observed_because;
             let why = format!("{name}: what the disk did was not observed: {why}");
-            writeln!(out, "{}", paragraph(&why))?;
+            writeln!(out, "{why}")?;
         } else if !disk.audit.complete {
             any = true;
-            writeln!(
-                out,
-                "{}",
-                paragraph(&format!("{name}: {}", disk.audit.finding))
-            )?;
+            writeln!(out, "{name}: {}", disk.audit.finding)?;
         }
     }
     for disk in &comparison.emulated {
         any = true;
-        writeln!(out, "{}", paragraph(&disk.to_string()))?;
+        writeln!(out, "{disk}")?;
     }
     if any { writeln!(out) } else { Ok(()) }
 }
@@ -154,22 +144,11 @@ fn slowest(out: &mut String, comparison: &Comparison, colour: bool) -> std::fmt:
     for (store, disk) in disks(comparison) {
         writeln!(out, "[{}]", store.name())?;
         for (index, request) in disk.slowest.iter().take(5).enumerate() {
-            let text = format!("{}. {}", index + 1, request.sentence);
-            writeln!(out, "{}", wrap(&text))?;
+            writeln!(out, "{}. {}", index + 1, request.sentence)?;
         }
         writeln!(out)?;
     }
     Ok(())
-}
-
-/// Lines of at most 80 columns.
-fn paragraph(text: &str) -> String {
-    words(text, COLUMNS).join("\n")
-}
-
-/// Likewise; all lines but the first are indented.
-fn wrap(text: &str) -> String {
-    words(text, COLUMNS - 3).join("\n   ")
 }
 
 #[cfg(test)]

@@ -126,7 +126,6 @@ fn prepare(store: &Store, load: &Load, ids: std::ops::Range<u64>) -> anyhow::Res
     .collect()
 }
 
-/// One at a time with the verb that waits, as a caller does who has nothing else to do.
 fn put(store: &Store, load: &Load, (id, buf): (u64, LumpBuf), done: Done) -> Result<(), Error> {
     let durability = match load.promise {
         Promise::Synced => Durability::Synced,
@@ -137,10 +136,6 @@ fn put(store: &Store, load: &Load, (id, buf): (u64, LumpBuf), done: Done) -> Res
         ..PutOptions::default()
     };
     let (ctx, id, size) = (RequestCtx::default(), LumpId(id.into()), load.size);
-    if load.depth == 1 {
-        done.tell(store.put_with(ctx, id, buf, options).map(|_| size));
-        return Ok(());
-    }
     let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(|_| size)));
     store.submit_put_with(ctx, id, buf, options, done)
 }
@@ -166,14 +161,13 @@ pub(super) fn gets(
         }
         interrupt.check()?;
         let (ctx, id) = (RequestCtx::default(), LumpId(id.into()));
-        let length = |lump: LumpData| lump.len() as u64;
         window.submit(|done| {
-            if load.depth == 1 {
-                done.tell(store.get(ctx, id).map(length));
-                return Ok(());
-            }
-            let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(length)));
-            store.submit_get(ctx, id, done)
+            let length = move |result: Result<LumpData, _>| result.map(|lump| lump.len() as u64);
+            store.submit_get(
+                ctx,
+                id,
+                Box::new(move |result, _| done.tell(length(result))),
+            )
         })?;
     }
     window.drain()?;

@@ -147,13 +147,13 @@ fn check(args: &OrdersArgs) -> anyhow::Result<()> {
 /// The ways that are compared: the engine's orders in front of a drive that is given one I/O at a
 /// time, and in front of one that orders what it is given itself.
 fn ways(args: &OrdersArgs) -> Vec<(QueuePolicy, usize, Order)> {
-    use QueuePolicy::{Deadline, Fifo, Learned, Position};
+    use QueuePolicy::{Deadline, Fifo, Position};
     let mut ways = Vec::new();
     for &at_disk in &args.at_disk {
         let (order, policies) = if at_disk == 1 {
-            (Order::Fifo, &[Fifo, Deadline, Position, Learned][..])
+            (Order::Fifo, &[Fifo, Deadline, Position][..])
         } else {
-            (Order::Position, &[Fifo, Position, Learned][..])
+            (Order::Position, &[Fifo, Position][..])
         };
         ways.extend(policies.iter().map(|policy| (*policy, at_disk, order)));
     }

@@ -65,7 +65,6 @@ impl Report {
                 "max",
                 "overtaken",
                 "answered before",
-                "off by",
             ],
         );
         let mut group = String::new();
@@ -86,7 +85,6 @@ impl Report {
                     Cell::text(human::duration_ns(line.max_ns)),
                     Cell::text(line.overtaken.to_string()),
                     Cell::text(line.answered_before.to_string()),
-                    Cell::text(line.off_ns.map_or_else(String::new, human::duration_ns)),
                 ],
             );
         }

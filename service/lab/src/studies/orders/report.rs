@@ -10,7 +10,7 @@ use crate::experiment::{Machine, text};
 use crate::human;
 
 /// How to read the numbers.
-pub(super) const NOTES: [&str; 4] = [
+pub(super) const NOTES: [&str; 3] = [
     "The real engine, stepped on one thread in virtual time, over the emulated drive: the same \
      figures on every machine. Clients ask for the next lump when they have one; the lumps lie all \
      over the drive, and each is asked for at random.",
@@ -21,8 +21,6 @@ pub(super) const NOTES: [&str; 4] = [
      the bound. Answered: most younger ones that were answered before, which the drive's own queue \
      adds to. A drive that orders by position knows where arm and platters are; it lets no request \
      be passed by more than 64 later ones.",
-    "Off by: mean difference between the time that was predicted and that observed. Chance is in \
-     it: a turn of 7200 rpm takes 8.3 ms, and where the platter is, the engine cannot know.",
 ];
 
 /// One way to order gets of one size at one depth.
@@ -52,8 +50,6 @@ pub struct Line {
     pub overtaken: u64,
     /// Most others that were answered before an older one.
     pub answered_before: u64,
-    /// Mean difference between predicted and observed time in nanoseconds, with the learned policy.
-    pub off_ns: Option<u64>,
 }
 
 impl Line {
@@ -65,7 +61,6 @@ impl Line {
             .zip(base)
             .map(|(run, base)| run.rate / base.rate);
         let Spread { median, min, max } = spread(ratios);
-        let off: Vec<u64> = runs.iter().filter_map(|run| run.off_ns).collect();
         Line {
             size: case.size,
             in_flight: case.in_flight,
@@ -79,7 +74,6 @@ impl Line {
             max_ns: most(|run| run.max_ns),
             overtaken: most(|run| run.overtaken),
             answered_before: most(|run| run.answered_before),
-            off_ns: off.iter().sum::<u64>().checked_div(off.len() as u64),
         }
     }
 }
