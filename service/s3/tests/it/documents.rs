@@ -64,7 +64,7 @@ fn a_document_of_what_is_not_offered_is_not_read() {
         .query("policy", "")
         .body("{\"a\": \"<\"}");
     let said = client.refused(policy, 501, "NotImplemented");
-    assert!(said.contains("PutBucketPolicy"), "{said}");
+    assert!(said.contains("policy"), "{said}");
 }
 
 #[test]
