@@ -17,7 +17,7 @@ use super::inside::{Inside, unavailable};
 use super::memory::{begin, cover};
 use super::settings::Settings;
 use super::xml::PLAIN;
-use super::{error, lifecycle};
+use super::{error, hosts, lifecycle};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::{Bodies, Body};
 use lumpscope_server::stores::Stores;
@@ -49,6 +49,8 @@ pub(super) struct Endpoint {
     pub(super) stores: Stores,
     /// The only store that S3 serves; `None`: each store of the service.
     pub(super) only: Option<String>,
+    /// Names that the endpoint is reached by, alone or behind a bucket.
+    pub(super) domains: Arc<[String]>,
     /// Held by whoever makes a bucket.
     pub(super) creating: Arc<tokio::sync::Mutex<()>>,
     pub(super) put_memory: Bodies,
@@ -185,12 +187,25 @@ impl Endpoint {
         lifecycle::told(&rules, key, info)
     }
 
+    /// The bucket in the host name of a request; `None`: the path has it.
+    ///
+    /// # Errors
+    /// As [`hosts::bucket`].
+    pub(super) fn bucket_of_host(&self, headers: &HeaderMap) -> S3Result<Option<String>> {
+        let is_bucket = |name: &str| self.served().iter().any(|inside| inside.has(name));
+        hosts::bucket(&self.domains, headers, is_bucket)
+    }
+
     /// The address of an object, as the client knows this service.
     pub(super) fn address(&self, headers: &HeaderMap, (bucket, key): (&str, &str)) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let begin = host.map(|host| format!("{}://{host}", self.scheme));
         let key = utf8_percent_encode(key, PLAIN);
-        format!("{}/{bucket}/{key}", begin.unwrap_or_default())
+        let begin = begin.unwrap_or_default();
+        match self.bucket_of_host(headers) {
+            Ok(Some(_)) => format!("{begin}/{key}"),
+            _ => format!("{begin}/{bucket}/{key}"),
+        }
     }
 
     /// Waits for memory for the first bytes of a body of at most `len` bytes.

@@ -313,7 +313,14 @@ impl Router {
         }
         let path = percent_decode_str(parts.uri.path()).decode_utf8();
         let path = path.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
-        let bucket = path.trim_matches('/').to_owned();
+        let path = path.trim_matches('/');
+        let host = self.endpoint.bucket_of_host(&parts.headers)?;
+        let in_host = host.is_some();
+        let bucket = match host {
+            Some(bucket) if path.is_empty() => bucket,
+            Some(_) => String::new(),
+            None => path.to_owned(),
+        };
         if bucket.is_empty() || bucket.contains('/') || parts.uri.query().is_some() {
             return Err(refused(
                 S3ErrorCode::MethodNotAllowed,
@@ -349,7 +356,10 @@ impl Router {
             over: false,
         };
         let encoded = utf8_percent_encode(&key, PLAIN);
-        let uri: Result<Uri, _> = format!("/{bucket}/{encoded}").parse();
+        let uri: Result<Uri, _> = match in_host {
+            true => format!("/{encoded}").parse(),
+            false => format!("/{bucket}/{encoded}").parse(),
+        };
         let mut extensions = parts.extensions;
         extensions.insert(within);
         let put = S3Request {

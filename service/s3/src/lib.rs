@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [s3s](https://docs.rs/s3s) checks signatures of version 4 (in headers, presigned, in chunks) and
-//! has the types of documents. Path style only. Limits, each a setting or named where it is: headers
+//! has the types of documents. Limits, each a setting or named where it is: headers
 //! (`max-header-bytes`), a body (`s3-max-body`), XML ([`MAX_XML`]), a signed chunk, user metadata
 //! and keys and parts (those of S3, in lumpscope-objects), silence and speed (`body-timeout`,
 //! `min-rate`), and memory, of which there is one budget for gRPC and S3 (`put-memory`): who finds
@@ -30,6 +30,7 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod get;
+mod hosts;
 mod inside;
 mod lifecycle;
 mod list;
@@ -103,6 +104,7 @@ async fn run(parts: S3Parts) {
         },
         stores: sources.stores.clone(),
         only: config.s3_store.clone(),
+        domains: config.s3_domain.clone().into(),
         creating: Arc::default(),
         put_memory: sources.put_memory.clone(),
         max_body: config.s3_max_body.0,

@@ -44,13 +44,17 @@ pub(super) struct Router {
     pub(super) keys: Keys,
 }
 
-/// Bucket and key of a path.
-fn place(path: &str) -> S3Result<(String, String)> {
+/// Bucket and key of a request, whose path has both unless the host name has the bucket.
+fn place(path: &str, host: Option<&str>) -> S3Result<(String, String)> {
     let path = percent_decode_str(path).decode_utf8();
     let path = path.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
     let path = path.strip_prefix('/').unwrap_or(&path);
-    let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
-    if !path.is_empty() && !check_bucket_name(bucket) {
+    let (bucket, key) = match host {
+        Some(bucket) => (bucket, path),
+        None => path.split_once('/').unwrap_or((path, "")),
+    };
+    let is_named = host.is_some() || !path.is_empty();
+    if is_named && !check_bucket_name(bucket) {
         let why = "the name of a bucket has 3 to 63 small letters, digits, dots and hyphens";
         return Err(S3Error::with_message(S3ErrorCode::InvalidBucketName, why));
     }
@@ -107,7 +111,8 @@ impl Router {
             let why = "this service asks for a signature";
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
         };
-        let (bucket, key) = place(request.uri.path())?;
+        let host = self.endpoint.bucket_of_host(&request.headers)?;
+        let (bucket, key) = place(request.uri.path(), host.as_deref())?;
         let query = pairs(request.uri.query().unwrap_or_default());
         let named = (query.as_slice(), &request.headers);
         let operation = resolve(&request.method, (&bucket, &key), named)?;
@@ -168,7 +173,7 @@ mod tests {
 
     fn named(method: Method, uri: &str, header: Option<&'static str>) -> Option<&'static str> {
         let uri: Uri = uri.parse().unwrap();
-        let (bucket, key) = place(uri.path()).unwrap();
+        let (bucket, key) = place(uri.path(), None).unwrap();
         let mut headers = HeaderMap::new();
         headers.extend(header.map(|name| (name.parse().ok(), "x".parse().unwrap())));
         let query = pairs(uri.query().unwrap_or_default());

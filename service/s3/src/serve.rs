@@ -164,11 +164,14 @@ impl On {
     /// The rules of the bucket for pages of the web, if one asks.
     fn pages(&self, request: &Request<s3s::Body>) -> Option<Arc<CORSConfiguration>> {
         request.headers().get(ORIGIN)?;
-        let path = percent_decode_str(request.uri().path())
-            .decode_utf8()
-            .ok()?;
-        let bucket = path.strip_prefix('/')?.split('/').next()?;
         let endpoint = &self.serving.router.endpoint;
+        let host = endpoint.bucket_of_host(request.headers()).ok()?;
+        let path = percent_decode_str(request.uri().path()).decode_utf8();
+        let path = path.ok()?;
+        let bucket = match &host {
+            Some(bucket) => bucket,
+            None => path.strip_prefix('/')?.split('/').next()?,
+        };
         let inside = endpoint.place(bucket).ok()?;
         endpoint.settings.cors(&inside.objects, bucket)
     }

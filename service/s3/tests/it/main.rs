@@ -5,6 +5,7 @@
 mod common;
 mod documents;
 mod forms;
+mod hosts;
 mod parameters;
 mod probes;
 mod reads;
