@@ -116,13 +116,14 @@ impl On {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     {
         let is_head = request.method() == Method::HEAD;
-        let expects = request.headers().contains_key(EXPECT) && request.body().is_end_stream();
+        let expects = request.headers().contains_key(EXPECT);
+        let expects_nothing = expects && request.body().is_end_stream();
         let (mut parts, body) = request.into_parts();
         let mut patience = self.serving.patience;
         patience.max = patience.max.saturating_mul(FRAMING);
         let (body, flow) = Patient::new(
             body,
-            patience,
+            (patience, expects),
             self.serving.router.endpoint.put_memory.clone(),
         );
         parts.extensions.insert(Arc::clone(&scope));
@@ -152,7 +153,7 @@ impl On {
         };
         let mut response = self.traced(&scope, &flow, response, is_head);
         response.headers_mut().extend(told);
-        if expects {
+        if expects_nothing {
             // Nobody said "100 Continue", for nothing was to come. botocore reads the next answer
             // on such a connection wrongly, so there is none.
             let close = HeaderValue::from_static("close");
@@ -227,6 +228,10 @@ impl On {
         let status = response.status();
         let code = error::code(status);
         let headers = response.headers_mut();
+        if !flow.is_over() {
+            // The rest of the body stands before the next request.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         headers.insert(REQUEST_ID, HeaderValue::from(scope.id()));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let retry = headers.entry(http::header::RETRY_AFTER);

@@ -4,6 +4,7 @@
 
 mod common;
 mod documents;
+mod early;
 mod forms;
 mod hosts;
 mod parameters;
