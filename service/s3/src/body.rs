@@ -22,6 +22,11 @@ use lumpscope_server::request::{Bodies, Reading, Scope, is_slow};
 /// has been checked, so this is the largest chunk.
 pub(super) const MAX_HELD: u64 = 64 << 20;
 
+/// Characters of the signature of a chunk.
+const SIGNATURE: usize = 64;
+/// Bytes of a body that are kept to see its end: a line end, the last chunk, and two more.
+const TAIL: usize = 2 + 18 + SIGNATURE + 4;
+
 /// Bytes of a body that nobody wants, and the time for them: behind either the connection ends.
 pub(super) const MAX_DRAINED: usize = 64 << 20;
 pub(super) const DRAIN_TIME: Duration = Duration::from_secs(10);
@@ -58,6 +63,8 @@ pub(super) struct Flow {
     /// Memory that the body has, in bytes.
     memory: AtomicU64,
     waited_ns: AtomicU64,
+    /// The last bytes of the body.
+    tail: Mutex<Vec<u8>>,
     /// All of the body has come.
     over: AtomicBool,
     /// Time of receiving at the last report, and the wait until then.
@@ -84,6 +91,28 @@ impl Flow {
     fn is_full(&self) -> bool {
         let allowed = self.allowed.load(Ordering::Relaxed);
         allowed > 0 && self.held.load(Ordering::Relaxed) >= allowed
+    }
+
+    /// True: the last of what came is a signed chunk without bytes, which ends a body of chunks.
+    pub(super) fn has_final_chunk(&self) -> bool {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some clients leave out the last end of a line.
+        let end = tail.strip_suffix(b"\r\n\r\n");
+        let end = end
+            .or_else(|| tail.strip_suffix(b"\r\n"))
+            .unwrap_or_default();
+        let (line, signature) = end.split_at(end.len().saturating_sub(SIGNATURE));
+        // It is all there is, or the line before it has ended.
+        let before = line.strip_suffix(b"0;chunk-signature=");
+        signature.len() == SIGNATURE
+            && before.is_some_and(|it| it.is_empty() || it.ends_with(b"\n"))
+    }
+
+    fn keep_tail(&self, bytes: &[u8]) {
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
+        let more = tail.len().saturating_sub(TAIL);
+        tail.drain(..more);
     }
 
     /// True: all of the body has come, so another request can follow on the connection.
@@ -266,8 +295,9 @@ impl<B: Received> Body for Patient<B> {
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.waited();
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                match self.came(bytes) {
+                let bytes = frame.data_ref().map_or(&[][..], |bytes| &bytes[..]);
+                self.flow.keep_tail(bytes);
+                match self.came(bytes.len() as u64) {
                     Some(fault) => self.failed(fault),
                     None => Poll::Ready(Some(Ok(frame))),
                 }

@@ -56,7 +56,7 @@ impl Endpoint {
             buckets: Some(buckets.collect()),
             continuation_token: next,
             owner: Some(list::owner(call)),
-            prefix,
+            prefix: prefix.map(list::readable),
         })
     }
 

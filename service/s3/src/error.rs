@@ -16,6 +16,7 @@ use super::body::Fault;
 use super::reply::{self, Answer};
 use super::serve::BUCKET_REGION;
 use super::signed::REGION;
+use super::xml;
 use lumpscope_server::log_rate::LogRate;
 use lumpscope_server::refusal::Refusal;
 
@@ -38,7 +39,7 @@ impl Serialize for Document<'_> {
             let why = error
                 .message()
                 .unwrap_or("the service refuses this request");
-            writer.content("Message", why)?;
+            writer.content("Message", printable(why).as_str())?;
             if has_region(error) {
                 writer.content("Region", REGION)?;
             }
@@ -188,10 +189,12 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
 
 /// A text as a message may have it: XML cannot have every character.
 pub(super) fn printable(text: &str) -> String {
-    let told = text.chars().map(|char| match char.is_control() {
-        true => char.escape_default().to_string(),
-        false => char.to_string(),
-    });
+    let told = text
+        .chars()
+        .map(|char| match char.is_control() || !xml::is_char(char) {
+            true => char.escape_default().to_string(),
+            false => char.to_string(),
+        });
     told.collect()
 }
 

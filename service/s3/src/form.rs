@@ -19,6 +19,7 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Result, StdError};
 
 use super::checks::CHECKSUM;
 use super::error::printable;
+use super::list::readable;
 use super::reply::{self, Answer};
 use super::route::Router;
 use super::xml::PLAIN;
@@ -552,7 +553,7 @@ impl Done {
         let document = PostResponse {
             location: &self.place,
             bucket: &self.bucket,
-            key: &self.key,
+            key: &readable(self.key.clone()),
             etag,
         };
         let mut response = match reply::xml(&document) {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPIRES, IF_RANGE,
+    LAST_MODIFIED,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_objects::{ObjectError, ObjectInfo, Reader};
@@ -74,16 +77,43 @@ impl Conditions {
         if !same {
             return Ok(());
         }
-        let mut headers = HeaderMap::new();
-        headers.extend(quoted(info.etag).parse().ok().map(|tag| (ETAG, tag)));
-        Err(with_headers(S3ErrorCode::NotModified, headers))
+        Err(S3Error::new(S3ErrorCode::NotModified))
     }
 }
 
-fn with_headers(code: S3ErrorCode, headers: HeaderMap) -> S3Error {
-    let mut error = S3Error::new(code);
+/// An error of a read, with the headers by which a client knows the version that was found (RFC
+/// 9110, 15.4.5 and 15.5.17).
+fn of_version(mut error: S3Error, info: &ObjectInfo) -> S3Error {
+    let mut headers = error.headers().cloned().unwrap_or_default();
+    let kept = |name: &str| checks::kept_as(&info.attributes, name).map(str::to_owned);
+    let is_same = *error.code() == S3ErrorCode::NotModified;
+    for (name, value) in [
+        (ETAG, Some(quoted(info.etag))),
+        (LAST_MODIFIED, attributes::http_date(info.modified_ms)),
+        (CACHE_CONTROL, kept("cache-control").filter(|_| is_same)),
+        (EXPIRES, kept("expires").filter(|_| is_same)),
+    ] {
+        let value = value.and_then(|value| HeaderValue::from_str(&value).ok());
+        headers.extend(value.map(|value| (name, value)));
+    }
     error.set_headers(headers);
     error
+}
+
+/// A range of bytes; `None`: it cannot be read. An end beyond 64 bits is behind every object.
+fn range(text: &str) -> Option<Range> {
+    let (unit, places) = text.split_once('=')?;
+    let (first, last) = places.split_once('-')?;
+    let bounded = |digits: &str| {
+        let is_large = digits.trim_start_matches('0').len() > 18;
+        match is_large && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => i64::MAX.to_string(),
+            false => digits.to_owned(),
+        }
+    };
+    let text = format!("bytes={}-{}", bounded(first), bounded(last));
+    let range = Range::parse(&text).ok();
+    range.filter(|_| unit.eq_ignore_ascii_case("bytes"))
 }
 
 /// The bytes that a range means; `None`: all of them.
@@ -100,7 +130,9 @@ fn chosen(range: Option<&Range>, size: u64) -> S3Result<Option<std::ops::Range<u
         let mut headers = HeaderMap::new();
         let all = format!("bytes */{size}").parse().ok();
         headers.extend(all.map(|all| (CONTENT_RANGE, all)));
-        with_headers(S3ErrorCode::InvalidRange, headers)
+        let mut error = S3Error::new(S3ErrorCode::InvalidRange);
+        error.set_headers(headers);
+        error
     })
 }
 
@@ -163,7 +195,7 @@ impl Wanted {
     fn of(call: &Call) -> S3Result<Self> {
         // A date or a range that cannot be read counts as absent (RFC 9110, 13.1.3 and 14.2).
         let date = |name| call.date(name).unwrap_or_default();
-        let range = call.header("range").unwrap_or_default();
+        let text = call.header("range").unwrap_or_default();
         no_version(call.parameter("versionId"))?;
         Ok(Self {
             conditions: Conditions {
@@ -173,7 +205,7 @@ impl Wanted {
                 unmodified_since: date("if-unmodified-since"),
             },
             part: call.number("partNumber")?,
-            range: range.and_then(|text| Range::parse(text).ok()),
+            range: text.and_then(range),
             sums: call.header("x-amz-checksum-mode")? == Some(ChecksumMode::ENABLED),
         })
     }
@@ -183,7 +215,8 @@ impl Wanted {
     /// # Errors
     /// `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidRequest`, `InvalidPart`.
     fn judge(self, headers: &HeaderMap, info: ObjectInfo, parts: &[u64]) -> S3Result<Found> {
-        self.conditions.check(&info)?;
+        let of_version = |error| of_version(error, &info);
+        self.conditions.check(&info).map_err(of_version)?;
         let range = self.range.filter(|_| is_of(headers, &info));
         let range = match (self.part, range) {
             (Some(_), Some(_)) => {
@@ -194,7 +227,7 @@ impl Wanted {
                 let range = one_part(part, info.size, parts)?;
                 Some(range).filter(|range| !range.is_empty())
             }
-            (None, range) => chosen(range.as_ref(), info.size)?,
+            (None, range) => chosen(range.as_ref(), info.size).map_err(of_version)?,
         };
         let part = self.part.filter(|_| !parts.is_empty());
         let all = range.as_ref().is_none_or(|range| *range == (0..info.size));

@@ -260,7 +260,7 @@ impl Endpoint {
             delimiter: page.delimiter,
             encoding_type: page.encoding,
             key_marker: Some(page.marker),
-            version_id_marker: Some(version.unwrap_or_default()),
+            version_id_marker: Some(readable(version.unwrap_or_default())),
             max_keys: page.max,
             is_truncated: Some(page.next.is_some()),
             next_version_id_marker: page.next.is_some().then(|| NULL.to_owned()),

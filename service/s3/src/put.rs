@@ -26,6 +26,10 @@ use lumpscope_server::request::Scope;
 
 /// Bytes of the object that was put.
 const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
+/// Says what of the body is signed.
+const CONTENT_SHA256: &str = "x-amz-content-sha256";
+/// Each of its chunks, and nothing follows them.
+const SIGNED_CHUNKS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 /// Bytes of a body without what frames its chunks.
 const DECODED: &str = "x-amz-decoded-content-length";
 
@@ -61,6 +65,8 @@ pub(super) struct Incoming {
     /// The file of a form, of which `len` are the most that there can be.
     within: Option<Within>,
     flow: Arc<Flow>,
+    /// Ends with a chunk without bytes. Where a trailer follows, that has to come instead.
+    needs_end: bool,
     checks: Checks,
     trailers: Option<TrailingHeaders>,
 }
@@ -93,6 +99,7 @@ impl Incoming {
             },
             within,
             flow: Arc::clone(&call.flow),
+            needs_end: call.header(CONTENT_SHA256)? == Some(SIGNED_CHUNKS),
             checks: Checks::of(&call.headers, etag)?,
             trailers: call.trailers.take(),
         })
@@ -151,6 +158,10 @@ impl Incoming {
             written.map_err(|failure| inside.failed(failure))?;
             stored += since.elapsed();
         }
+        if self.needs_end && !self.flow.has_final_chunk() {
+            let why = "the chunk without bytes, which ends a body of signed chunks, did not come";
+            return Err(S3Error::with_message(S3ErrorCode::IncompleteBody, why));
+        }
         match self.within {
             None if got != self.len => return Err(self.another_length(got)),
             Some(Within(least, _)) if got < least => {
@@ -183,7 +194,7 @@ impl Incoming {
 
 /// True: the body is cut into chunks below HTTP.
 fn is_chunked(headers: &HeaderMap) -> bool {
-    let kind = headers.get("x-amz-content-sha256");
+    let kind = headers.get(CONTENT_SHA256);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
 }
 

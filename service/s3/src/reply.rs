@@ -27,6 +27,11 @@ pub(super) fn document<T: Serialize>(value: &T, declared: bool) -> S3Result<Vec<
     let begun = if declared { writer.decl() } else { Ok(()) };
     let written = begun.and_then(|()| value.serialize(&mut writer));
     written.map_err(|error| S3Error::with_source(S3ErrorCode::InternalError, Box::new(error)))?;
+    // A parser would read an end of a line (XML 1.0, section 2.11).
+    if bytes.contains(&b'\r') {
+        let parts: Vec<&[u8]> = bytes.split(|byte| *byte == b'\r').collect();
+        bytes = parts.join(&b"&#13;"[..]);
+    }
     Ok(bytes)
 }
 
