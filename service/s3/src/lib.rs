@@ -240,6 +240,10 @@ mod tests {
         is(12, format!("{};", cors::MOST));
         let (rules, id) = lifecycle::MOST;
         is(13, format!("{};", grouped(rules as u64)));
+        let drained = grouped(body::MAX_DRAINED as u64);
+        let seconds = body::DRAIN_TIME.as_secs();
+        let wanted = format!("read for {seconds} seconds, at most {drained} bytes");
+        is(14, wanted);
         assert!(told[13][1].ends_with(&format!("an ID of {id} characters")));
     }
 }
