@@ -380,6 +380,10 @@ mod tests {
                 ["scrub-interval", "1 hour"],
             ),
             (
+                "store = [\"a=/x\"]\ns3-domain = [\"s3.example.org:9000\"]",
+                ["s3-domain", "without a port"],
+            ),
+            (
                 "store = [\"a=/x\"]\nmax-message = 10",
                 ["max-message", "4K"],
             ),

@@ -9,7 +9,7 @@ const BOUNDARY: &str = "----a boundary";
 /// A form whose policy is signed.
 #[derive(Clone)]
 pub(crate) struct Form {
-    bucket: &'static str,
+    path: String,
     fields: Vec<(String, String)>,
     conditions: Vec<String>,
     pub(crate) until: &'static str,
@@ -24,9 +24,9 @@ impl Form {
     }
 
     /// The same in another bucket.
-    pub(crate) fn within(bucket: &'static str, key: &str, file: &[u8]) -> Self {
+    pub(crate) fn within(bucket: &str, key: &str, file: &[u8]) -> Self {
         let form = Self {
-            bucket,
+            path: format!("/{bucket}"),
             fields: Vec::new(),
             conditions: vec![format!("{{\"bucket\": \"{bucket}\"}}")],
             until: "2100-01-01T00:00:00Z",
@@ -34,6 +34,12 @@ impl Form {
             file: file.to_vec(),
         };
         form.field("key", key)
+    }
+
+    /// Posted to another path.
+    pub(crate) fn at(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
     }
 
     /// With a field that the policy allows.
@@ -86,7 +92,7 @@ impl Form {
         body.extend(&self.file);
         body.extend(format!("\r\n--{BOUNDARY}--\r\n").into_bytes());
         let kind = format!("multipart/form-data; boundary=\"{BOUNDARY}\"");
-        let ask = Ask::new("POST", &format!("/{}", self.bucket)).header("content-type", &kind);
+        let ask = Ask::new("POST", &self.path).header("content-type", &kind);
         ask.body(body).sign(Sign::Nothing)
     }
 }

@@ -263,6 +263,14 @@ pub struct ServeConfig {
     /// The only store that S3 serves; otherwise a bucket is in any of them
     #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]
     pub s3_store: Option<String>,
+    /// DNS name of the S3 endpoint: also serves BUCKET.NAME, and refuses other names; repeat for more
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "LUMPSCOPE_S3_DOMAIN",
+        value_delimiter = ';'
+    )]
+    pub s3_domain: Vec<String>,
     /// TOML file of the access keys of S3, their secrets and their rights
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_S3_CREDENTIALS")]
     #[serde(serialize_with = "shown")]
@@ -359,6 +367,7 @@ impl Default for ServeConfig {
             body_timeout: seconds(30),
             s3_listen: None,
             s3_store: None,
+            s3_domain: Vec::new(),
             s3_credentials: None,
             // The limit of S3 itself.
             s3_max_body: Size(5 << 30),

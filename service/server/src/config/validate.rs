@@ -1,6 +1,7 @@
 //! Checks of a configuration: values that follow from others are filled in, and each problem is
 //! named with its key and remedy.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use lumpscope_units::Size;
@@ -58,6 +59,7 @@ impl ServeConfig {
         self.fill();
         self.check_addresses(&mut problems);
         self.check_urls(&mut problems);
+        self.check_domains(&mut problems);
         self.check_numbers(&mut problems);
         self.check_sizes(&mut problems);
         problems.0
@@ -72,6 +74,7 @@ impl ServeConfig {
         self.overload_threshold = Some(self.overload_threshold().min(usize::MAX >> 1));
         self.checkpoint_records = self.checkpoint_records.min(u64::MAX >> 1);
         // A variable that is set to nothing sets nothing.
+        self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
             &mut self.s3_store,
             &mut self.otlp_endpoint,
@@ -98,6 +101,19 @@ impl ServeConfig {
         let is_there = self.stores.iter().any(|store| store.name == given);
         let good = self.s3_listen.is_none() || given.is_empty() || is_there;
         problems.unless(good, "s3-store", given, "the name of one of the stores");
+    }
+
+    fn check_domains(&self, problems: &mut Problems) {
+        let is_label = |label: &str| {
+            let known =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            (1..=63).contains(&label.len()) && label.bytes().all(known)
+        };
+        for domain in &self.s3_domain {
+            let good = domain.split('.').all(is_label) && domain.parse::<IpAddr>().is_err();
+            let want = "a DNS name in small letters, without a port, e.g. s3.example.org";
+            problems.unless(good, "s3-domain", domain, want);
+        }
     }
 
     /// Other machines get in only when strangers are kept out.
