@@ -10,13 +10,6 @@ const WORTH_SHOWING: u64 = 8 << 20;
 /// So many files take their time however small they are.
 const MANY_FILES: usize = 64;
 
-/// A line for work without a known end, shown only on a terminal; its message says what was done.
-pub(super) fn line() -> ProgressBar {
-    let line = ProgressBar::new_spinner();
-    line.enable_steady_tick(Duration::from_millis(200));
-    line
-}
-
 /// A bar for so many bytes; without a terminal on stderr, or for little, one that is not shown.
 pub(super) fn bar(bytes: u64, files: usize) -> ProgressBar {
     if bytes <= WORTH_SHOWING && files < MANY_FILES {

@@ -38,17 +38,9 @@ fn published(id: u64, version: u64, size: usize) -> Bytes {
 
 /// Bytes that no two lumps share and that do not compress.
 fn fast(id: u64, version: u64, size: usize) -> Bytes {
-    let mut bytes = Vec::with_capacity(size.next_multiple_of(8));
-    // SplitMix64: https://prng.di.unimi.it/splitmix64.c
-    let mut state = id.rotate_left(32) ^ version.wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    while bytes.len() < size {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bytes.extend_from_slice(&(word ^ (word >> 31)).to_le_bytes());
-    }
-    bytes.truncate(size);
+    let seed = id.rotate_left(32) ^ version.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let mut bytes = vec![0; size];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
     Bytes::from(bytes)
 }
 
