@@ -26,7 +26,7 @@ pub use super::target::{Durability, Mismatch, Refusal, S3Bucket, Target};
 pub(crate) use super::target::{REGION, random_word};
 use crate::stats::{Kind, Latencies, Timeline};
 use crate::workload::CommandStream;
-pub use content::{ContentRule, content};
+pub use content::content;
 use order::Schedule;
 pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
 
@@ -37,8 +37,6 @@ pub struct RunOptions {
     pub clients: usize,
     /// Compare every byte read. Otherwise length and checksum of every lump read are compared.
     pub verify_bytes: bool,
-    /// Which bytes lumps have.
-    pub content: ContentRule,
     /// Length of a slot of the timeline.
     pub slot: Duration,
     /// So many commands at the begin are run and not counted. All of them are done before the
@@ -50,12 +48,11 @@ pub struct RunOptions {
 }
 
 impl Default for RunOptions {
-    /// One client, cheap content, checksums compared, slots of a second.
+    /// One client, checksums compared, slots of a second.
     fn default() -> RunOptions {
         RunOptions {
             clients: 1,
             verify_bytes: false,
-            content: ContentRule::Fast,
             slot: Duration::from_secs(1),
             skip: 0,
             time: None,
@@ -114,7 +111,6 @@ struct Shared {
     checksums: Vec<AtomicU64>,
     finished: Arc<AtomicU64>,
     verify_bytes: bool,
-    content: ContentRule,
     slot: Duration,
     skip: usize,
     /// How many of those that do not count are done.
@@ -297,7 +293,6 @@ impl Shared {
             schedule,
             finished,
             verify_bytes: options.verify_bytes,
-            content: options.content,
             slot: options.slot,
             skip: options.skip,
             skipped: watch::Sender::new(0),

@@ -57,7 +57,7 @@ async fn call(
             let expected = shared.checksums[position(id)].load(Ordering::Acquire);
             check_content(&value, size, expected)?;
             if shared.verify_bytes {
-                check_bytes(&value, &content(shared.content, id, step.version, size))?;
+                check_bytes(&value, &content(id, step.version, size))?;
             }
             Ok((latency, ended))
         }
@@ -88,7 +88,7 @@ async fn put(
     step: &Step,
     shared: &Shared,
 ) -> Result<(Duration, Instant), Failure> {
-    let body = content(shared.content, id, step.version, size);
+    let body = content(id, step.version, size);
     let checksum = u64::from(crc32c::of(&body));
     shared.checksums[position(id)].store(checksum, Ordering::Release);
     let Answer { value, latency } = client.put(id.into(), body, region).await?;

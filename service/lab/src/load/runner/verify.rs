@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::content::{ContentRule, content};
+use super::content::content;
 use super::perform::{check_bytes, check_length};
 use super::{Mismatch, RunError, Target, connect};
 use crate::load::target::Failure;
@@ -18,14 +18,13 @@ pub struct Verified {
 }
 
 /// Reads everything that must live after the commands and compares every byte; insists that
-/// nothing else lives. `content` is the rule that the run had.
+/// nothing else lives.
 ///
 /// # Errors
 /// A lump is lost, or wrong, or there is one that must not be, or the store does not answer.
 pub async fn verify_survivors(
     stream: &CommandStream,
     target: &Target,
-    rule: ContentRule,
 ) -> Result<Verified, RunError> {
     let mut client = connect(target).await?;
     let alive = stream.survivors();
@@ -42,7 +41,7 @@ pub async fn verify_survivors(
         let failed = |failure: Failure| failure.of(format!("get of lump {id:032x} at the end"));
         let pieces = client.get(id.into()).await.map_err(failed)?.value;
         check_length(&pieces, lump.size)
-            .and_then(|()| check_bytes(&pieces, &content(rule, id, lump.version, lump.size)))
+            .and_then(|()| check_bytes(&pieces, &content(id, lump.version, lump.size)))
             .map_err(|what| failed(what.into()))?;
         verified.lumps += 1;
         verified.bytes += lump.size;

@@ -76,10 +76,7 @@ impl StoreClient for FilesClient {
             let begin = Instant::now();
             let synced = durability == Durability::Synced;
             write((&dir, synced), id, &padded, body.len())?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: None,
-            })
+            Ok(Answer::since(begin, None))
         })
         .await
     }
@@ -103,10 +100,10 @@ impl StoreClient for FilesClient {
                     more => read += more,
                 }
             }
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: vec![Bytes::copy_from_slice(&buffer[..read.min(len)])],
-            })
+            Ok(Answer::since(
+                begin,
+                vec![Bytes::copy_from_slice(&buffer[..read.min(len)])],
+            ))
         })
         .await
     }
@@ -124,10 +121,7 @@ impl StoreClient for FilesClient {
             if synced && existed {
                 File::open(&dir)?.sync_all()?;
             }
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: Some(existed),
-            })
+            Ok(Answer::since(begin, Some(existed)))
         })
         .await
     }

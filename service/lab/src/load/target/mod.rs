@@ -80,6 +80,16 @@ pub struct Answer<T> {
     pub latency: Duration,
 }
 
+impl<T> Answer<T> {
+    /// Of a call that began then and has ended now.
+    fn since(begin: Instant, value: T) -> Answer<T> {
+        Answer {
+            latency: begin.elapsed(),
+            value,
+        }
+    }
+}
+
 /// Why one command failed; the command is added by who knows it.
 #[derive(Debug)]
 pub enum Failure {
@@ -104,55 +114,36 @@ pub enum Refusal {
 }
 
 /// How an answer differs from what must be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Mismatch {
-    /// Length in bytes.
+    #[error("{found} bytes were read where {expected} were put")]
     Length { expected: u64, found: u64 },
-    /// CRC32C of the lump.
+    #[error("CRC32C of the bytes is {found:08x}, of what was put {expected:08x}")]
     Checksum { expected: u32, found: u32 },
-    /// First byte that differs.
+    /// The first byte that differs.
+    #[error("byte {offset} is not the byte that was put")]
     Byte { offset: usize },
-    /// A new lump existed already, or an old one did not.
+    /// True: a new lump existed already; false: an old one did not.
+    #[error("{}", existed(*.0))]
     Existed(bool),
-    /// Number of lumps that a range delete removed.
+    #[error("{found} lumps were deleted where {expected} were alive")]
     Deleted { expected: u64, found: u64 },
-    /// This lump must live, and does not.
+    #[error("lump {0:032x} must be there, and is not")]
     Lost(u128),
-    /// This lump must not live, and does.
+    #[error("lump {0:032x} is there, and must not be")]
     Extra(u128),
-    /// The store holds this lump before anything was put.
+    #[error(
+        "lump {0:032x} is there before anything was put: a workload runs on an empty store only, \
+         because it overwrites and deletes"
+    )]
     NotEmpty(u128),
 }
 
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mismatch::Length { expected, found } => {
-                write!(f, "{found} bytes were read where {expected} were put")
-            }
-            Mismatch::Checksum { expected, found } => {
-                write!(
-                    f,
-                    "CRC32C of the bytes is {found:08x}, of what was put {expected:08x}"
-                )
-            }
-            Mismatch::Byte { offset } => {
-                write!(f, "byte {offset} is not the byte that was put")
-            }
-            Mismatch::Existed(true) => write!(f, "the lump was there before it was put"),
-            Mismatch::Existed(false) => write!(f, "the lump is gone although it was never deleted"),
-            Mismatch::Deleted { expected, found } => {
-                write!(f, "{found} lumps were deleted where {expected} were alive")
-            }
-            Mismatch::Lost(id) => write!(f, "lump {id:032x} must be there, and is not"),
-            Mismatch::Extra(id) => write!(f, "lump {id:032x} is there, and must not be"),
-            Mismatch::NotEmpty(id) => write!(
-                f,
-                "lump {id:032x} is there before anything was put: a workload runs on an empty \
-                 store only, because it overwrites and deletes"
-            ),
-        }
+fn existed(yes: bool) -> &'static str {
+    match yes {
+        true => "the lump was there before it was put",
+        false => "the lump is gone although it was never deleted",
     }
 }
 
@@ -207,10 +198,7 @@ pub trait StoreClient: Send {
             self.delete(id).await?;
             deleted += 1;
         }
-        Ok(Answer {
-            value: deleted,
-            latency: begin.elapsed(),
-        })
+        Ok(Answer::since(begin, deleted))
     }
 
     /// Id of the last request in the service; `None`: requests have no ids here.

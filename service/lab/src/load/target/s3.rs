@@ -137,10 +137,7 @@ impl StoreClient for S3Client {
                 .put_object(Some(&s3.credentials), &name)
                 .sign(PATIENCE);
             s3.agent.put(url.as_str()).send(&body[..])?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: None,
-            })
+            Ok(Answer::since(begin, None))
         })
         .await
     }
@@ -159,10 +156,7 @@ impl StoreClient for S3Client {
                     .sign(PATIENCE);
                 let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
                 let bytes = download.get(&target)?;
-                let answer = Answer {
-                    latency: begin.elapsed(),
-                    value: vec![bytes],
-                };
+                let answer = Answer::since(begin, vec![bytes]);
                 Ok((answer, download))
             })
             .await?;
@@ -179,10 +173,7 @@ impl StoreClient for S3Client {
                 .delete_object(Some(&s3.credentials), &name)
                 .sign(PATIENCE);
             s3.agent.delete(url.as_str()).call()?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: None,
-            })
+            Ok(Answer::since(begin, None))
         })
         .await
     }

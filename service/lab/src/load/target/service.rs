@@ -124,8 +124,5 @@ async fn timed<R, T>(
 ) -> Result<Answer<T>, Failure> {
     let begin = Instant::now();
     let reply = call.await?;
-    Ok(Answer {
-        latency: begin.elapsed(),
-        value: value(reply),
-    })
+    Ok(Answer::since(begin, value(reply)))
 }
