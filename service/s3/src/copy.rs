@@ -32,7 +32,6 @@ macro_rules! source_conditions {
     };
 }
 
-/// Source of a copy.
 struct Source {
     inside: Inside,
     reader: Reader,

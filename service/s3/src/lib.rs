@@ -151,7 +151,6 @@ async fn run(parts: S3Parts) {
     }
 }
 
-/// Builds the protocol service.
 fn builder(endpoint: &Endpoint, keys: &Keys) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(endpoint.clone());
     builder.set_auth(keys.clone());

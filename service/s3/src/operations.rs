@@ -19,14 +19,12 @@ pub(super) enum Needs {
     Write,
 }
 
-/// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     /// As the protocol calls it.
     pub(super) protocol: &'static str,
     /// As metrics and reports do.
     pub(super) name: Name,
-    /// Which right.
     pub(super) needs: Needs,
     /// True: its body is XML, and in memory before it begins.
     pub(super) xml: bool,
@@ -48,7 +46,6 @@ const fn is_xml(word: &str) -> bool {
 
 macro_rules! operations {
     ($($protocol:literal $name:literal $needs:ident $($xml:ident)? [$($takes:literal),*],)*) => {
-        /// All of them.
         pub(super) const OPERATIONS: &[Operation] = &[$(Operation {
             protocol: $protocol,
             name: Name {
