@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Its lines.
+    /// Padded to the width of their columns.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let widths = self.widths();
