@@ -7,13 +7,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Transfers of fewer bytes are over before anybody has read a bar.
 const WORTH_SHOWING: u64 = 8 << 20;
 
-/// A line for work without a known end, shown only on a terminal; its message says what was done.
-pub(super) fn line() -> ProgressBar {
-    let line = ProgressBar::new_spinner();
-    line.enable_steady_tick(Duration::from_millis(200));
-    line
-}
-
 /// A bar for so many bytes; without a terminal on stderr, or for little, one that is not shown.
 pub(super) fn bar(bytes: u64) -> ProgressBar {
     if bytes <= WORTH_SHOWING {

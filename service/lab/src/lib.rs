@@ -7,7 +7,7 @@
 //! | [`disks`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | `process` | children: tied to this process, ended in time and on a signal; the service as a child |
 //! | [`load`] | loads and what they measure; [`load::runner`] runs a workload through gRPC, S3, files or the engine, checks every answer and times every call |
-//! | [`stats`] | percentiles and totals by the rules of the published tables |
+//! | `stats` | percentiles and totals by the rules of the published tables |
 //! | [`blocks`] | the block requests of a disk, recorded by the probes as a trace |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
 //! | `experiment` | the frame of a study: machine, tables, and one [`report`] as an HTML file |
@@ -38,7 +38,7 @@ mod experiment;
 mod failure;
 pub mod load;
 mod process;
-pub mod stats;
+mod stats;
 mod studies;
 pub mod tracer;
 pub mod workload;

@@ -40,7 +40,6 @@ pub(super) struct Operation {
     pub(super) protocol: &'static str,
     /// As metrics and reports do.
     pub(super) name: Name,
-    /// Which right.
     pub(super) needs: Needs,
     /// True: its body is XML, and in memory before it begins.
     pub(super) xml: bool,

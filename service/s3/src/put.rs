@@ -41,7 +41,6 @@ const NO_OBJECT: ETag = ETag {
 
 /// Receiver of the bytes of a body.
 pub(super) trait Sink: Send {
-    /// Appends bytes.
     fn write(
         &mut self,
         ctx: Ctx<'_>,

@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Its lines.
+    /// Padded to the width of their columns.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lines_in(room())

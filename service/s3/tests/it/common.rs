@@ -138,7 +138,6 @@ pub(crate) enum Sign {
 
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     method: String,
@@ -179,7 +178,6 @@ impl Ask {
         self
     }
 
-    /// With a parameter.
     pub(crate) fn query(mut self, name: &str, value: &str) -> Self {
         self.query.push((name.to_owned(), value.to_owned()));
         self
@@ -429,7 +427,6 @@ pub(crate) fn hmac(hash: fn(&[u8]) -> Vec<u8>, key: &[u8], message: &[u8]) -> Ve
     hash(&with(0x5c, &inner))
 }
 
-/// What came.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

@@ -49,7 +49,6 @@ impl Form {
         self.free(name, value)
     }
 
-    /// With a field.
     pub(crate) fn free(mut self, name: &str, value: &str) -> Self {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
@@ -79,7 +78,6 @@ impl Form {
         form.free("x-amz-signature", &signature).unsigned()
     }
 
-    /// Without a policy.
     pub(crate) fn unsigned(self) -> Ask {
         let mut body = Vec::new();
         for (name, value) in &self.fields {

@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for SlowerThan {
 pub struct GuardRule {
     /// The store; `None`: every one that no other rule names.
     pub store: Option<String>,
-    /// The policy.
+    /// Reaction to a foreign open for writing.
     pub policy: GuardPolicy,
 }
 

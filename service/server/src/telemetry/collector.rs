@@ -27,9 +27,9 @@ use crate::stores::{FailedStore, NamedStore, Stores};
 /// Where the numbers come from. Cheap to clone.
 #[derive(Clone)]
 pub struct Sources {
-    /// The stores.
+    /// May gain and lose stores while the service runs.
     pub stores: Stores,
-    /// The observer.
+    /// Source of all block metrics.
     pub observer: Observer,
     /// The service's own counters.
     pub requests: Arc<RequestMetrics>,

@@ -18,12 +18,12 @@ pub enum Kind {
     Info,
 }
 
-/// One metric.
+/// A row of METRICS.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Name without the suffix of its kind.
     pub name: &'static str,
-    /// Kind.
+    /// Decides on the suffix of the exposed name.
     pub kind: Kind,
     /// Labels, in the order in which values are given.
     pub labels: &'static [&'static str],

@@ -20,7 +20,6 @@ const USER_HZ: u64 = 100;
 /// Name of the thread that correlates block requests with requests, as the kernel knows it.
 const OBSERVER_THREAD: &str = "observer";
 
-/// Writes all of it.
 pub(super) fn encode(out: &mut Out<'_, '_>) -> fmt::Result {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let gauges: [(&Metric, Option<u64>); 6] = [

@@ -47,7 +47,8 @@ impl Load {
         command
             .args(["load", "--server", &service.grpc])
             .args(["--rate", "60", "--lumps", "100", "--keep"])
-            .stdin(Stdio::null());
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let child = command.spawn().expect("lumpscope starts");
         Load { child }
     }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use lumpscope_engine::buffer::BufferPool;
-use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::disks::free_bytes;
@@ -88,7 +87,7 @@ impl Disk {
         let direct = OpenOptions::new()
             .read(true)
             .write(true)
-            .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
+            .custom_flags(crate::disks::direct())
             .open(&path)
             .map_err(|_| {
                 anyhow!(

@@ -26,7 +26,7 @@ pub use peer::serve as serve_peer;
 
 use crate::disks::default_dir;
 use crate::experiment::{self, Machine};
-use crate::load::grpc::{Call, Clients, Room, Setting, content, runtime};
+use crate::load::grpc::{Call, Clients, Length, Room, Setting, content, runtime};
 use crate::process::Interrupt;
 use disk::{Disk, StoreFile};
 use memory::MemoryView;
@@ -165,10 +165,9 @@ impl Bench<'_> {
             eprintln!("round {round} of {rounds}");
             for &setting in settings {
                 self.interrupt.check()?;
-                let (room, calls) = (self.room(setting), self.args.calls);
-                let time = Duration::from_secs_f64(self.args.seconds);
-                let run_ours = ours.run(&pair.ours, setting, room, calls, time);
-                let run_peer = peer.run(&pair.peer, setting, room, calls, time);
+                let (room, length) = (self.room(setting), self.length());
+                let run_ours = ours.run(&pair.ours, setting, room, length);
+                let run_peer = peer.run(&pair.peer, setting, room, length);
                 let (ours, peer) = if round % 2 == 1 {
                     let first = run_ours.await?;
                     (first, run_peer.await?)
@@ -190,6 +189,14 @@ impl Bench<'_> {
         eprintln!("{} resets", self.args.resets);
         let resets = resets::measure(&pair.ours, self.args.resets, self.interrupt).await?;
         Ok((runs, Some(resets)))
+    }
+
+    fn length(&self) -> Length {
+        Length {
+            calls: self.args.calls,
+            time: Duration::from_secs_f64(self.args.seconds),
+            patient: false,
+        }
     }
 
     fn room(&self, setting: Setting) -> Room {

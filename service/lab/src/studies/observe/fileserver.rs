@@ -5,8 +5,9 @@
 //! and a put of the longer lump, because lumps do not grow. Every gRPC call counts as one
 //! operation.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumpscope_proto::v1;
@@ -20,8 +21,10 @@ use super::report::{Run, Unit};
 use crate::experiment::rotate;
 use crate::failure::{call_failed, wrong_bytes};
 use crate::human::as_float;
+use crate::load::Meter;
 use crate::load::grpc::content;
 use crate::load::grpc::{self as client, Client, STORE, lump_id};
+use crate::load::pace::{self, Pace, drive};
 use crate::process::SERVICE;
 
 /// Calls before those that are timed, as a part of a run's length.
@@ -69,7 +72,12 @@ pub(super) async fn round(
         bench.interrupt.check()?;
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
         let done = run(bench, &server.url, files).await?;
-        runs.push(ServerRun::new(mode, round, &done));
+        runs.push(ServerRun::new(
+            mode,
+            round,
+            bench.args.fileserver_seconds,
+            &done,
+        ));
     }
     Ok(runs)
 }
@@ -90,15 +98,18 @@ pub(crate) struct ServerRun {
 }
 
 impl ServerRun {
-    fn new(mode: Mode, round: usize, done: &Done) -> ServerRun {
-        let (ops, seconds) = (as_float(done.ops()), done.time.as_secs_f64());
+    fn new(mode: Mode, round: usize, seconds: f64, done: &Done) -> ServerRun {
+        let of = |flowop: &Flowop| done.get(flowop).map_or(0, |meter| meter.latencies().len());
+        let busy_ns: f64 = done.values().map(busy_ns).sum();
+        let bytes: u64 = done.values().map(|meter| meter.finish().bytes).sum();
+        let ops = as_float(Flowop::ALL.iter().map(of).sum());
         ServerRun {
             mode,
             round,
-            ms_per_op: done.busy.as_secs_f64() * 1e3 / ops,
-            bytes_per_second: as_float(done.bytes) / seconds,
+            ms_per_op: busy_ns / 1e6 / ops,
+            bytes_per_second: as_float(bytes) / seconds,
             ops_per_second: ops / seconds,
-            flowops_per_second: done.flowops.map(|count| as_float(count) / seconds),
+            flowops_per_second: Flowop::ALL.map(|flowop| as_float(of(&flowop)) / seconds),
         }
     }
 
@@ -121,7 +132,7 @@ impl ServerRun {
 }
 
 /// A kind of operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flowop {
     /// A put of a file that is not there.
@@ -156,21 +167,13 @@ pub(super) const RESPONSE: &str = "fileserver, mean response time";
 pub(super) const BANDWIDTH: &str = "fileserver, bandwidth";
 pub(super) const RATE: &str = "fileserver, operations";
 
-/// Work of the clients in the timed part of a run.
-#[derive(Clone, Copy, Debug, Default)]
-struct Done {
-    /// Operations, in the order of [`Flowop::ALL`].
-    flowops: [u64; Flowop::ALL.len()],
-    bytes: u64,
-    /// Time spent in calls, all clients together.
-    busy: Duration,
-    time: Duration,
-}
+/// Calls of all clients in the timed part of a run.
+type Done = BTreeMap<Flowop, Meter>;
 
-impl Done {
-    fn ops(&self) -> u64 {
-        self.flowops.iter().sum()
-    }
+/// Time spent in calls, all clients together.
+fn busy_ns(meter: &Meter) -> f64 {
+    let latencies = meter.latencies();
+    latencies.mean() * as_float(latencies.len())
 }
 
 async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result<Done> {
@@ -179,61 +182,48 @@ async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result
         connected.push(client::connect(SERVICE, url).await?);
     }
     let time = Duration::from_secs_f64(bench.args.fileserver_seconds);
-    let begin = Instant::now() + time.mul_f64(WARM_UP);
-    let mut tasks = tokio::task::JoinSet::new();
-    for client in connected {
-        let worker = Worker {
-            client,
-            files: Arc::clone(files),
-            begin,
-            end: begin + time,
-            done: Done::default(),
-        };
-        tasks.spawn(worker.work());
-    }
-    let mut all = Done {
-        time,
-        ..Done::default()
-    };
-    for done in client::finish(tasks).await? {
-        for (sum, count) in all.flowops.iter_mut().zip(done.flowops) {
-            *sum += count;
-        }
-        all.bytes += done.bytes;
-        all.busy += done.busy;
-    }
-    Ok(all)
+    let pace = Pace::after(time.mul_f64(WARM_UP), time);
+    let done: Arc<Mutex<Done>> = Arc::default();
+    let workers = connected.into_iter().map(|client| Worker {
+        client,
+        files: Arc::clone(files),
+        pace: Arc::clone(&pace),
+        done: Arc::clone(&done),
+    });
+    drive(workers, &pace).await?;
+    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *done))
 }
 
 /// One client.
 struct Worker {
     client: Client,
     files: Arc<Files>,
-    begin: Instant,
-    end: Instant,
-    done: Done,
+    pace: Arc<Pace>,
+    done: Arc<Mutex<Done>>,
+}
+
+impl pace::Worker for Worker {
+    type Error = anyhow::Error;
+
+    async fn step(&mut self, _pace: &Pace) -> anyhow::Result<bool> {
+        self.make().await?;
+        self.append().await?;
+        self.read().await?;
+        self.look().await?;
+        self.remove().await?;
+        Ok(true)
+    }
 }
 
 impl Worker {
-    async fn work(mut self) -> anyhow::Result<Done> {
-        while Instant::now() < self.end {
-            self.make().await?;
-            self.append().await?;
-            self.read().await?;
-            self.look().await?;
-            self.remove().await?;
-        }
-        Ok(self.done)
-    }
-
     /// Counts a call that has ended in the timed part.
-    fn count(&mut self, flowop: Flowop, from: Instant, bytes: usize) {
+    fn count(&self, flowop: Flowop, from: Instant, bytes: usize) {
         let now = Instant::now();
-        if from >= self.begin && now < self.end {
-            // The kinds are numbered as they stand in `ALL`.
-            self.done.flowops[flowop as usize] += 1;
-            self.done.bytes += bytes as u64;
-            self.done.busy += now - from;
+        if self.pace.counts(now) {
+            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+            let meter = done.entry(flowop).or_default();
+            meter.request(bytes as u64, now - from);
         }
     }
 

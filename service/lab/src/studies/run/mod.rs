@@ -24,7 +24,7 @@ pub(crate) use cannyls::on_cannyls;
 pub use cannyls::{CannylsJob, CannylsRun};
 
 use crate::experiment::{self, Machine};
-use crate::load::runner::{ContentRule, Durability, RunOptions, RunOutcome, Target, Verified};
+use crate::load::runner::{Durability, RunOptions, RunOutcome, Target, Verified};
 use crate::process::Interrupt;
 use crate::stats::{Latencies, Timeline};
 use crate::studies::engine::Peer;
@@ -103,11 +103,6 @@ fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<
         options: RunOptions {
             clients: args.clients,
             verify_bytes: args.verify,
-            content: if args.verify {
-                ContentRule::Published
-            } else {
-                ContentRule::Fast
-            },
             slot: args.series,
             ..RunOptions::default()
         },

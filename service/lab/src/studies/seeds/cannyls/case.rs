@@ -10,7 +10,7 @@ use super::args::Engine;
 use super::published_workload::PublishedWorkload;
 use crate::blocks::{Recorded, Recorder};
 use crate::disks::{EmulatedView, LabOptions, StoreKind};
-use crate::load::runner::{ContentRule, Durability, RunOptions};
+use crate::load::runner::{Durability, RunOptions};
 use crate::process::Interrupt;
 use crate::studies::engine::Peer;
 use crate::studies::run::engine::{self as engine_run, EngineRun};
@@ -159,7 +159,6 @@ impl Bench<'_> {
             options: RunOptions {
                 clients: 1,
                 verify_bytes: false,
-                content: ContentRule::Fast,
                 slot: SLOT,
                 ..RunOptions::default()
             },

@@ -11,7 +11,6 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Bytes of the buffer of huge pages, of which the block size must fit in.
@@ -99,7 +98,7 @@ impl Program {
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
+            .custom_flags(crate::disks::direct())
             .open(file)?;
         let mut at = self.offset;
         for _ in 0..self.count {

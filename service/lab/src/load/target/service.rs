@@ -3,21 +3,20 @@
 
 use std::time::Instant;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_client::{Client, Error, LumpId, PutOptions};
 use lumpscope_proto::v1;
 use tokio_stream::StreamExt as _;
 
-use super::door::{Answer, Failure, Region};
-use super::{Durability, Refusal, RunError};
-use crate::load::grpc;
+use super::{Answer, Durability, Failure, Refusal, Region, StoreClient};
 
-pub(super) struct ServiceDoor {
+pub(super) struct ServiceClient {
     client: Client,
     store: String,
     durability: v1::Durability,
     /// Id that the service gave the last request.
-    pub(super) last_request: u64,
+    last_request: u64,
 }
 
 impl From<Error> for Failure {
@@ -26,19 +25,14 @@ impl From<Error> for Failure {
     }
 }
 
-impl ServiceDoor {
-    /// A connection of its own.
-    pub(super) async fn connect(
-        server: &str,
+impl ServiceClient {
+    pub(super) fn new(
+        client: Client,
         store: &str,
         durability: Option<Durability>,
-    ) -> Result<ServiceDoor, RunError> {
-        let failed = |error: Error| RunError::Connect {
-            server: server.to_owned(),
-            reason: error.to_string(),
-        };
-        Ok(ServiceDoor {
-            client: grpc::open(server).await.map_err(failed)?,
+    ) -> ServiceClient {
+        ServiceClient {
+            client,
             store: store.to_owned(),
             durability: match durability {
                 None => v1::Durability::Unspecified,
@@ -46,12 +40,24 @@ impl ServiceDoor {
                 Some(Durability::Journaled) => v1::Durability::Journaled,
             },
             last_request: 0,
-        })
+        }
     }
 
-    pub(super) async fn put(
+    fn remember<T>(&mut self, answer: Answer<(T, u64)>) -> Answer<T> {
+        let Answer { latency, value } = answer;
+        self.last_request = value.1;
+        Answer {
+            latency,
+            value: value.0,
+        }
+    }
+}
+
+#[async_trait]
+impl StoreClient for ServiceClient {
+    async fn put(
         &mut self,
-        id: u64,
+        id: u128,
         body: Bytes,
         region: Region,
     ) -> Result<Answer<Option<bool>>, Failure> {
@@ -63,35 +69,31 @@ impl ServiceDoor {
             },
             ..PutOptions::default()
         };
-        let put = self.client.put(&self.store, lump(id), body, &options);
+        let put = self.client.put(&self.store, LumpId(id), body, &options);
         timed(put, |reply| (Some(reply.created), reply.request_id))
             .await
             .map(|answer| self.remember(answer))
     }
 
-    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
-        let get = self.client.get(&self.store, lump(id), None);
+    async fn get(&mut self, id: u128) -> Result<Answer<Vec<Bytes>>, Failure> {
+        let get = self.client.get(&self.store, LumpId(id), None);
         timed(get, |lump| (vec![lump.bytes], lump.header.request_id))
             .await
             .map(|answer| self.remember(answer))
     }
 
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
-        let delete = self.client.delete(&self.store, lump(id), self.durability);
+    async fn delete(&mut self, id: u128) -> Result<Answer<Option<bool>>, Failure> {
+        let delete = self.client.delete(&self.store, LumpId(id), self.durability);
         timed(delete, |reply| (Some(reply.existed), reply.request_id))
             .await
             .map(|answer| self.remember(answer))
     }
 
-    pub(super) async fn delete_range(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> Result<Answer<u64>, Failure> {
+    async fn delete_range(&mut self, start: u128, end: u128) -> Result<Answer<u64>, Failure> {
         let request = v1::DeleteRangeRequest {
             store: self.store.clone(),
-            start: Some(lump(start).into()),
-            end: Some(lump(end).into()),
+            start: Some(LumpId(start).into()),
+            end: Some(LumpId(end).into()),
             durability: self.durability.into(),
             ..v1::DeleteRangeRequest::default()
         };
@@ -102,16 +104,7 @@ impl ServiceDoor {
         .map(|answer| self.remember(answer))
     }
 
-    fn remember<T>(&mut self, answer: Answer<(T, u64)>) -> Answer<T> {
-        let Answer { latency, value } = answer;
-        self.last_request = value.1;
-        Answer {
-            latency,
-            value: value.0,
-        }
-    }
-
-    pub(super) async fn list(&self) -> Result<Vec<u128>, Failure> {
+    async fn list(&mut self) -> Result<Vec<u128>, Failure> {
         let mut listing = self.client.list(&self.store, None, None);
         let mut ids = Vec::new();
         while let Some(LumpId(id)) = listing.try_next().await? {
@@ -119,10 +112,10 @@ impl ServiceDoor {
         }
         Ok(ids)
     }
-}
 
-fn lump(id: u64) -> LumpId {
-    LumpId(id.into())
+    fn last_request(&self) -> Option<u64> {
+        Some(self.last_request)
+    }
 }
 
 async fn timed<R, T>(
@@ -131,8 +124,5 @@ async fn timed<R, T>(
 ) -> Result<Answer<T>, Failure> {
     let begin = Instant::now();
     let reply = call.await?;
-    Ok(Answer {
-        latency: begin.elapsed(),
-        value: value(reply),
-    })
+    Ok(Answer::since(begin, value(reply)))
 }

@@ -9,14 +9,14 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use ureq::Agent;
 
-use super::Refusal;
-use super::door::{Answer, Failure};
 use super::files::blocking;
+use super::{Answer, Failure, Region, StoreClient};
 use download::Download;
 
 /// How long a signature is good for, and a call may take.
@@ -83,7 +83,7 @@ pub(crate) fn random_word() -> std::io::Result<String> {
 }
 
 /// One client of the bucket.
-pub(super) struct S3Door {
+pub(super) struct S3Client {
     s3: S3Bucket,
     /// `None` while it is in use, and after a failure.
     download: Option<Download>,
@@ -91,23 +91,23 @@ pub(super) struct S3Door {
 
 impl From<ureq::Error> for Failure {
     fn from(error: ureq::Error) -> Failure {
-        Failure::Refused(Refusal::Peer(error.to_string()))
+        Failure::peer(error)
     }
 }
 
-fn name(id: u64) -> String {
-    format!("{:032x}", u128::from(id))
+fn name(id: u128) -> String {
+    format!("{id:032x}")
 }
 
 impl From<download::Error> for Failure {
     fn from(error: download::Error) -> Failure {
-        Failure::Refused(Refusal::Peer(error.to_string()))
+        Failure::peer(error)
     }
 }
 
-impl S3Door {
-    pub(super) fn new(s3: S3Bucket) -> S3Door {
-        S3Door { s3, download: None }
+impl S3Client {
+    pub(super) fn new(s3: S3Bucket) -> S3Client {
+        S3Client { s3, download: None }
     }
 
     /// Asks the server where waiting harms nobody.
@@ -118,12 +118,16 @@ impl S3Door {
         let bucket = self.s3.clone();
         blocking(move || question(bucket)).await
     }
+}
 
+#[async_trait]
+impl StoreClient for S3Client {
     /// Signing is part of a call: every client must do it.
-    pub(super) async fn put(
+    async fn put(
         &mut self,
-        id: u64,
+        id: u128,
         body: Bytes,
+        _region: Region,
     ) -> Result<Answer<Option<bool>>, Failure> {
         self.ask(move |s3| {
             let begin = Instant::now();
@@ -133,15 +137,12 @@ impl S3Door {
                 .put_object(Some(&s3.credentials), &name)
                 .sign(PATIENCE);
             s3.agent.put(url.as_str()).send(&body[..])?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: None,
-            })
+            Ok(Answer::since(begin, None))
         })
         .await
     }
 
-    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+    async fn get(&mut self, id: u128) -> Result<Answer<Vec<Bytes>>, Failure> {
         let download = self.download.take();
         let (answer, download) = self
             .ask(move |s3| {
@@ -155,10 +156,7 @@ impl S3Door {
                     .sign(PATIENCE);
                 let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
                 let bytes = download.get(&target)?;
-                let answer = Answer {
-                    latency: begin.elapsed(),
-                    value: vec![bytes],
-                };
+                let answer = Answer::since(begin, vec![bytes]);
                 Ok((answer, download))
             })
             .await?;
@@ -166,7 +164,7 @@ impl S3Door {
         Ok(answer)
     }
 
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
+    async fn delete(&mut self, id: u128) -> Result<Answer<Option<bool>>, Failure> {
         self.ask(move |s3| {
             let begin = Instant::now();
             let name = name(id);
@@ -175,15 +173,12 @@ impl S3Door {
                 .delete_object(Some(&s3.credentials), &name)
                 .sign(PATIENCE);
             s3.agent.delete(url.as_str()).call()?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: None,
-            })
+            Ok(Answer::since(begin, None))
         })
         .await
     }
 
-    pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
+    async fn list(&mut self) -> Result<Vec<u128>, Failure> {
         self.ask(move |s3| {
             let mut ids = Vec::new();
             let mut token: Option<String> = None;
@@ -199,8 +194,7 @@ impl S3Door {
                     .call()?
                     .into_body()
                     .read_to_string()?;
-                let page = ListObjectsV2::parse_response(&text)
-                    .map_err(|error| Failure::Refused(Refusal::Peer(error.to_string())))?;
+                let page = ListObjectsV2::parse_response(&text).map_err(Failure::peer)?;
                 let names = page.contents.iter().map(|object| object.key.as_str());
                 ids.extend(names.filter_map(|name| u128::from_str_radix(name, 16).ok()));
                 token = page.next_continuation_token;

@@ -13,28 +13,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_engine::buffer::BufferPool;
-use rustix::fs::OFlags;
 
-use super::door::{Answer, Failure};
-use super::{Durability, Refusal};
+use super::{Answer, Durability, Failure, Region, StoreClient};
+use crate::disks::direct;
 
 /// Alignment that suits `O_DIRECT` on every disk, in bytes.
 const ALIGNMENT: usize = 4096;
 /// Files of a directory.
-const FILES: u64 = 256;
+const FILES: u128 = 256;
 
 /// One client of the directory.
 #[derive(Clone)]
-pub(super) struct FilesDoor {
+pub(super) struct FilesClient {
     dir: Arc<PathBuf>,
     durability: Durability,
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::Refused(Refusal::Peer(error.to_string()))
+        Failure::peer(error)
     }
 }
 
@@ -43,31 +43,31 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| Err(Failure::Refused(Refusal::Peer(panic.to_string()))))
-}
-
-fn direct() -> i32 {
-    i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0)
+    done.unwrap_or_else(|panic| Err(Failure::peer(panic)))
 }
 
 /// The directory of a lump, and its file there.
-fn place(dir: &Path, id: u64) -> (PathBuf, String) {
-    let name = format!("{:032x}", u128::from(id));
+fn place(dir: &Path, id: u128) -> (PathBuf, String) {
+    let name = format!("{id:032x}");
     (dir.join(format!("{:x}", id / FILES)), name)
 }
 
-impl FilesDoor {
-    pub(super) fn new(dir: &Path, durability: Durability) -> FilesDoor {
-        FilesDoor {
+impl FilesClient {
+    pub(super) fn new(dir: &Path, durability: Durability) -> FilesClient {
+        FilesClient {
             dir: Arc::new(dir.to_owned()),
             durability,
         }
     }
+}
 
-    pub(super) async fn put(
+#[async_trait]
+impl StoreClient for FilesClient {
+    async fn put(
         &mut self,
-        id: u64,
+        id: u128,
         body: Bytes,
+        _region: Region,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let (dir, durability) = (Arc::clone(&self.dir), self.durability);
         blocking(move || {
@@ -76,15 +76,12 @@ impl FilesDoor {
             let begin = Instant::now();
             let synced = durability == Durability::Synced;
             write((&dir, synced), id, &padded, body.len())?;
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: None,
-            })
+            Ok(Answer::since(begin, None))
         })
         .await
     }
 
-    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+    async fn get(&mut self, id: u128) -> Result<Answer<Vec<Bytes>>, Failure> {
         let (dir, name) = place(&self.dir, id);
         let path = dir.join(name);
         blocking(move || {
@@ -103,15 +100,15 @@ impl FilesDoor {
                     more => read += more,
                 }
             }
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: vec![Bytes::copy_from_slice(&buffer[..read.min(len)])],
-            })
+            Ok(Answer::since(
+                begin,
+                vec![Bytes::copy_from_slice(&buffer[..read.min(len)])],
+            ))
         })
         .await
     }
 
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
+    async fn delete(&mut self, id: u128) -> Result<Answer<Option<bool>>, Failure> {
         let (dir, name) = place(&self.dir, id);
         let synced = self.durability == Durability::Synced;
         blocking(move || {
@@ -124,15 +121,12 @@ impl FilesDoor {
             if synced && existed {
                 File::open(&dir)?.sync_all()?;
             }
-            Ok(Answer {
-                latency: begin.elapsed(),
-                value: Some(existed),
-            })
+            Ok(Answer::since(begin, Some(existed)))
         })
         .await
     }
 
-    pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
+    async fn list(&mut self) -> Result<Vec<u128>, Failure> {
         let dir = Arc::clone(&self.dir);
         blocking(move || {
             let mut ids = Vec::new();
@@ -151,7 +145,7 @@ impl FilesDoor {
 }
 
 /// `synced`: until it survives a power cut.
-fn write((top, synced): (&Path, bool), id: u64, padded: &[u8], len: usize) -> io::Result<()> {
+fn write((top, synced): (&Path, bool), id: u128, padded: &[u8], len: usize) -> io::Result<()> {
     // Two clients may put one lump after the other, never at a time; the number keeps new files
     // apart all the same.
     static NUMBER: AtomicU64 = AtomicU64::new(0);

@@ -2,21 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_engine::{
     Durability as EngineDurability, Error, LumpBuf, LumpId, LumpRange, Placement, RequestCtx, Store,
 };
 use tokio::sync::oneshot;
 
-use super::door::{Answer, Failure, Region};
-use super::{Durability, Refusal};
+use super::{Answer, Durability, Failure, Refusal, Region, StoreClient};
 
 /// Pause before memory for a lump is asked for again.
 const NO_MEMORY: Duration = Duration::from_millis(1);
 /// Ids a page of a list.
 const PAGE: usize = 10_000;
 
-pub(super) struct EngineDoor {
+pub(super) struct EngineClient {
     pub(super) store: Store,
     pub(super) durability: Durability,
 }
@@ -52,7 +52,7 @@ fn tell<T>(sender: oneshot::Sender<Told<T>>, result: Result<T, Error>) {
     let _ = sender.send((result, Instant::now()));
 }
 
-impl EngineDoor {
+impl EngineClient {
     fn durability(&self) -> EngineDurability {
         match self.durability {
             Durability::Synced => EngineDurability::Synced,
@@ -60,14 +60,27 @@ impl EngineDoor {
         }
     }
 
-    pub(super) async fn put(
+    async fn memory(&self, len: usize) -> Result<LumpBuf, Failure> {
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        loop {
+            match self.store.lump_buf(len) {
+                Err(Error::BuffersExhausted { .. }) => tokio::time::sleep(NO_MEMORY).await,
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl StoreClient for EngineClient {
+    async fn put(
         &mut self,
-        id: u64,
-        body: &[u8],
+        id: u128,
+        body: Bytes,
         region: Region,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let mut lump = self.memory(body.len()).await?;
-        lump.extend(body)?;
+        lump.extend(&body)?;
         let placement = match region {
             Region::Data => Placement::Data,
             Region::Journal => Placement::Embedded,
@@ -81,26 +94,16 @@ impl EngineDoor {
                 );
             });
             self.store
-                .submit_put(ctx, lump_id(id), lump, placement, durability, done)
+                .submit_put(ctx, LumpId(id), lump, placement, durability, done)
         })
         .await
     }
 
-    async fn memory(&self, len: usize) -> Result<LumpBuf, Failure> {
-        let len = u64::try_from(len).unwrap_or(u64::MAX);
-        loop {
-            match self.store.lump_buf(len) {
-                Err(Error::BuffersExhausted { .. }) => tokio::time::sleep(NO_MEMORY).await,
-                other => return Ok(other?),
-            }
-        }
-    }
-
-    pub(super) async fn get(&mut self, id: u64) -> Result<Answer<Vec<Bytes>>, Failure> {
+    async fn get(&mut self, id: u128) -> Result<Answer<Vec<Bytes>>, Failure> {
         let answer = called(|sender| {
             let done = Box::new(move |result, _| tell(sender, result));
             self.store
-                .submit_get(RequestCtx::default(), lump_id(id), done)
+                .submit_get(RequestCtx::default(), LumpId(id), done)
         })
         .await?;
         Ok(Answer {
@@ -109,7 +112,7 @@ impl EngineDoor {
         })
     }
 
-    pub(super) async fn delete(&mut self, id: u64) -> Result<Answer<Option<bool>>, Failure> {
+    async fn delete(&mut self, id: u128) -> Result<Answer<Option<bool>>, Failure> {
         let durability = self.durability();
         called(|sender| {
             let done = Box::new(move |result: Result<_, _>, _| {
@@ -119,18 +122,14 @@ impl EngineDoor {
                 );
             });
             self.store
-                .submit_delete(RequestCtx::default(), lump_id(id), durability, done)
+                .submit_delete(RequestCtx::default(), LumpId(id), durability, done)
         })
         .await
     }
 
-    pub(super) async fn delete_range(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> Result<Answer<u64>, Failure> {
+    async fn delete_range(&mut self, start: u128, end: u128) -> Result<Answer<u64>, Failure> {
         let durability = self.durability();
-        let (ctx, start, end) = (RequestCtx::default(), lump_id(start), lump_id(end));
+        let (ctx, start, end) = (RequestCtx::default(), LumpId(start), LumpId(end));
         called(|sender| {
             let done = Box::new(move |result: Result<_, _>, _| {
                 tell(
@@ -144,7 +143,7 @@ impl EngineDoor {
         .await
     }
 
-    pub(super) async fn list(&mut self) -> Result<Vec<u128>, Failure> {
+    async fn list(&mut self) -> Result<Vec<u128>, Failure> {
         let mut ids = Vec::new();
         let mut range = LumpRange::ALL;
         loop {
@@ -162,8 +161,4 @@ impl EngineDoor {
             }
         }
     }
-}
-
-fn lump_id(id: u64) -> LumpId {
-    LumpId(id.into())
 }
