@@ -15,7 +15,7 @@ use super::writer::Batch;
 use crate::crc32c;
 use crate::error::Error;
 use crate::format::mark::{MARK_LEN, Mark, Marks, REACH};
-use crate::format::mend::mend;
+use crate::format::mend::{Mended, mend};
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
 use crate::format::seal::LogSum;
 use crate::format::verify::Provenance;
@@ -265,6 +265,16 @@ impl Collector {
                 _ => {
                     let span = (self.position, self.scan_until);
                     let known = known.get_or_insert_with(|| Known::new(index, journal, span));
+                    let mended = Record::decode(rest).err().and_then(|_| mend(rest));
+                    let mended = mended.filter(|mended| trust && mended.flipped.is_some());
+                    if let Some(Mended { record, .. }) = mended {
+                        // Whether it is the one that was written, the sum tells.
+                        rotted.push(known.damaged(&mut self.chunk, at, position, true).rotted);
+                        if let Some(place) = self.chunk.get_mut(at..at + record.len()) {
+                            place.copy_from_slice(&record);
+                        }
+                        continue;
+                    }
                     if trust && mend(rest).is_none() {
                         let found = known.damaged(&mut self.chunk, at, position, true);
                         rotted = vec![found.rotted];
