@@ -93,7 +93,8 @@ impl Flow {
         allowed > 0 && self.held.load(Ordering::Relaxed) >= allowed
     }
 
-    /// True: the last of what came is a signed chunk without bytes, which ends a body of chunks.
+    /// True: the last of what came is a signed chunk without bytes, which ends a body of chunks. Bytes
+    /// of an object that look like one count, too: then all bytes of the object have come.
     pub(super) fn has_final_chunk(&self) -> bool {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         // Some clients leave out the last end of a line.
