@@ -1,7 +1,7 @@
 //! Charts as data. What does not fit onto a screen is thinned by stated rules, and the chart says
 //! how much was left out.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::unit::{Spread, Unit};
 use crate::human;
@@ -12,7 +12,7 @@ const CURVE_STEPS: usize = 1000;
 const CURVE_TAIL: usize = 100;
 
 /// An axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Axis {
     /// Name of the axis; the unit is added.
     pub title: String,
@@ -23,19 +23,17 @@ pub struct Axis {
 }
 
 /// How values are laid out along an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// Equal steps are equally far apart.
     Linear,
-    /// Equal ratios are equally far apart. Values of 0 and less are shown at the smallest other.
+    /// Equal ratios are equally far apart.
     Log,
-    /// Logarithmic to both sides of 0. Values smaller than this, in either direction, count as 0.
-    SignedLog(f64),
 }
 
 /// How values are distributed: the share of them that is no larger, by value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cdf {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -46,7 +44,7 @@ pub struct Cdf {
 }
 
 /// Values of one kind, sorted and thinned.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Curve {
     /// Name of the series.
     pub name: String,
@@ -57,7 +55,7 @@ pub struct Curve {
 }
 
 /// How often two things came together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Heat {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -72,7 +70,7 @@ pub struct Heat {
 }
 
 /// One picture.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct HeatPanel {
     /// Name.
     pub name: String,
@@ -83,7 +81,7 @@ pub struct HeatPanel {
 }
 
 /// A count in a rectangle.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct HeatCell {
     /// From, to.
     pub x: (f64, f64),
@@ -94,7 +92,7 @@ pub struct HeatCell {
 }
 
 /// Single things by two of their properties.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scatter {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -109,7 +107,7 @@ pub struct Scatter {
 }
 
 /// One picture.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ScatterPanel {
     /// Name.
     pub name: String,
@@ -118,7 +116,7 @@ pub struct ScatterPanel {
 }
 
 /// Things of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Dots {
     /// Name.
     pub name: String,
@@ -127,7 +125,7 @@ pub struct Dots {
 }
 
 /// One bar a whole, its parts side by side in the bar.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bars {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -142,7 +140,7 @@ pub struct Bars {
 }
 
 /// One bar.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Bar {
     /// Name.
     pub name: String,
@@ -151,7 +149,7 @@ pub struct Bar {
 }
 
 /// Lines over time, or over whatever is on the x axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lines {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -164,7 +162,7 @@ pub struct Lines {
 }
 
 /// One line.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Line {
     /// Name.
     pub name: String,
@@ -173,7 +171,7 @@ pub struct Line {
 }
 
 /// Medians with their ranges, one below the other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ranges {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -186,7 +184,7 @@ pub struct Ranges {
 }
 
 /// A median with its range.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Range {
     /// Name.
     pub name: String,
@@ -199,7 +197,7 @@ pub struct Range {
 }
 
 /// Goal of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Goal {
@@ -225,16 +223,6 @@ impl Axis {
             title: title.into(),
             unit,
             scale: Scale::Log,
-        }
-    }
-
-    /// Seek distances in bytes, to both sides; below one sector is 0.
-    #[must_use]
-    pub fn seeks(title: impl Into<String>) -> Axis {
-        Axis {
-            title: title.into(),
-            unit: Unit::Bytes,
-            scale: Scale::SignedLog(512.0),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! A report as data: text and tables. Charts are in [`super::chart`].
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 
 use super::chart::{Bars, Cdf, Heat, Lines, Ranges, Scatter};
 use super::setup::Setup;
 use super::unit::{Spread, Undecided, Unit};
 
 /// A whole report.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
     /// Title: the measurement in a few words.
     pub title: String,
@@ -23,24 +23,22 @@ pub struct Page {
 
 /// Agreement with expectations, disagreement, measurements that decide neither, and hypotheses. They
 /// are kept apart so that none is taken for another.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
     /// Measured, and agrees.
     pub agrees: Vec<String>,
     /// Measured, and does not agree.
     pub differs: Vec<String>,
     /// Measured, too seldom or too differently to say.
-    #[serde(default)]
     pub undecided: Vec<String>,
     /// Possible explanations that no measurement here shows.
     pub hypotheses: Vec<String>,
     /// True: they are about goals, which are met or missed.
-    #[serde(default)]
     pub of_goals: bool,
 }
 
 /// Figures that belong together, under a heading.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Section {
     /// Heading.
     pub title: String,
@@ -51,7 +49,7 @@ pub struct Section {
 }
 
 /// One figure or piece of text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "part", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is what its type says")]
 pub enum Part {
@@ -67,7 +65,7 @@ pub enum Part {
 }
 
 /// A table. Its first column names the rows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Table {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -82,7 +80,7 @@ pub struct Table {
 }
 
 /// A column.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Column {
     /// Title, with the unit where the cells do not have it.
     pub title: String,
@@ -91,7 +89,7 @@ pub struct Column {
 }
 
 /// A row of a table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Row {
     /// A heading for the rows below it.
@@ -101,8 +99,7 @@ pub enum Row {
 }
 
 /// A cell of a table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// There is nothing to show: a dash.
     Nothing,
@@ -117,7 +114,7 @@ pub enum Cell {
 }
 
 /// Text as a program printed it, with its line breaks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Verbatim {
     /// Caption.
     pub caption: String,
@@ -211,6 +208,38 @@ impl Table {
     /// Adds a heading for the rows that follow.
     pub fn group(&mut self, name: impl Into<String>) {
         self.rows.push(Row::Group(name.into()));
+    }
+}
+
+/// A cell as it is shown.
+#[derive(Serialize)]
+struct Shown {
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<String>,
+    /// Of a judgement alone: whether it is a good one; null: it cannot be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<Option<bool>>,
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (mut range, mut met) = (None, None);
+        let text = match self {
+            Cell::Nothing => "–".to_owned(),
+            Cell::Text(words) => words.clone(),
+            Cell::Value(value, unit) => unit.text(*value),
+            Cell::Spread(spread, unit) => {
+                let [low, high] = [spread.min, spread.max].map(|value| unit.text(value));
+                range = (!spread.is_single()).then(|| format!("{low} .. {high}"));
+                unit.text(spread.median)
+            }
+            Cell::Verdict(words, good) => {
+                met = Some(*good);
+                words.clone()
+            }
+        };
+        Shown { text, range, met }.serialize(serializer)
     }
 }
 

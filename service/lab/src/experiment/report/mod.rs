@@ -2,8 +2,9 @@
 //! for paper.
 //!
 //! A bench fills a [`Page`] with plain data and calls [`Page::write`]; what the page looks like is
-//! decided here alone. The file has no script, no font, and no reference to anything outside: it
-//! opens from a memory stick, in an archive, in ten years.
+//! decided by `report.html` alone, which holds the data as JSON, a script that shows them, and the
+//! chart library of the service's page. The file refers to nothing outside: it opens from a memory
+//! stick, in an archive, in ten years.
 //!
 //! | part | shows |
 //! |---|---|
@@ -24,9 +25,7 @@
 mod chart;
 mod compared;
 mod data;
-mod draw;
 mod html;
-mod palette;
 mod setup;
 mod trace;
 mod unit;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use lumpscope_units::clock;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::experiment::Machine;
 use crate::human;
@@ -14,7 +14,7 @@ use crate::human;
 const SECTOR: u64 = 512;
 
 /// Where, when and how something was measured: enough to do it again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Setup {
     /// The command that was run, with all its arguments.
     pub command: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Setup {
 }
 
 /// A fact.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Fact {
     /// Subject.
     pub name: String,

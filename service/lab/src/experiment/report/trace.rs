@@ -39,7 +39,10 @@ impl TraceParts {
     /// How far the head went.
     #[must_use]
     pub fn seek() -> Axis {
-        Axis::seeks("Seek distance from the end of the request before")
+        Axis::linear(
+            "Seek distance from the end of the request before",
+            Unit::Bytes,
+        )
     }
 
     /// How long the device took.

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::human;
 
 /// Unit of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// A duration in nanoseconds.
@@ -61,53 +61,6 @@ impl Unit {
             Unit::Plain => human::three_digits(value),
         }
     }
-
-    /// The value in as few characters as an axis has room for.
-    #[must_use]
-    pub(super) fn tick(self, value: f64) -> String {
-        if value < 0.0 {
-            let text = self.tick(-value);
-            return format!("\u{2212}{text}");
-        }
-        let shortened = |text: String| text.replace(".00 ", " ").replace(".0 ", " ");
-        match self {
-            Unit::Nanoseconds if value == 0.0 => "0".to_owned(),
-            Unit::Bytes if value == 0.0 => "0".to_owned(),
-            Unit::Nanoseconds | Unit::Bytes | Unit::BytesPerSecond => {
-                let text = shortened(self.text(value));
-                // 2.50 s is written 2.5 s.
-                match text.split_once(' ') {
-                    Some((number, unit)) if number.contains('.') => {
-                        format!("{} {unit}", number.trim_end_matches('0'))
-                    }
-                    _ => text,
-                }
-            }
-            Unit::Count | Unit::Sectors | Unit::PerSecond if value >= 10_000.0 => large(value),
-            Unit::Milliseconds => format!("{} ms", short(value)),
-            Unit::SecondsPerGib => format!("{} s/GiB", short(value)),
-            Unit::PerSecond | Unit::Plain | Unit::Ratio => short(value),
-            Unit::Count | Unit::Sectors => human::count(human::whole(value)),
-            Unit::Share => format!("{} %", short(value * 100.0)),
-        }
-    }
-}
-
-/// `2.5 M`: thousands, millions and so on.
-fn large(value: f64) -> String {
-    const NAMES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let name = NAMES.iter().find(|(from, _)| value >= *from);
-    name.map_or_else(
-        || short(value),
-        |(from, name)| format!("{} {name}", short(value / from)),
-    )
-}
-
-/// At most three digits behind the point, and no zeros at the end.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    text.to_owned()
 }
 
 /// Runs that a judgement takes at least: of fewer, chance makes too large a part.
@@ -145,7 +98,7 @@ pub(crate) fn together(
 
 /// Median and range of a number that was measured again and again. For a ratio: of the ratios of
 /// the pairs that were measured one after the other, not the ratio of two medians.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     /// Half of the values are no larger.
     pub median: f64,
@@ -226,18 +179,6 @@ mod tests {
         assert_eq!(Unit::Share.text(0.5), "50.0 %");
         assert_eq!(Unit::PerSecond.text(12.34), "12.3/s");
         assert_eq!(Unit::Count.text(f64::NAN), "–");
-    }
-
-    #[test]
-    fn ticks_are_short() {
-        assert_eq!(Unit::Nanoseconds.tick(1e6), "1 ms");
-        assert_eq!(Unit::Nanoseconds.tick(2.5e9), "2.5 s");
-        assert_eq!(Unit::Nanoseconds.tick(0.0), "0");
-        assert_eq!(Unit::Bytes.tick(-1024.0), "\u{2212}1 KiB");
-        assert_eq!(Unit::Bytes.tick(1024.0 * 250.0), "250 KiB");
-        assert_eq!(Unit::Sectors.tick(1.5e9), "1.5 G");
-        assert_eq!(Unit::Share.tick(0.25), "25 %");
-        assert_eq!(Unit::Ratio.tick(1.5), "1.5");
     }
 
     #[test]

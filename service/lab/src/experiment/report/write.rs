@@ -30,7 +30,7 @@ impl Page {
     /// anything else is left alone.
     ///
     /// # Errors
-    /// Something else has that name, the folder does not take the file, or a chart cannot be drawn.
+    /// Something else has that name, or the folder does not take the file.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let html = self.html()?;
         may_replace(path)?;
