@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::data::{Findings, Page, Section};
-use super::setup::Fact;
+use super::setup::{Fact, command_line, now};
 use super::write::MARK;
+use super::{Findings, Part, Report, Section};
 
 /// Style and script. Names in double braces stand for what is put there.
 const TEMPLATE: &str = include_str!("report.html");
@@ -22,11 +22,12 @@ struct View<'a> {
     made: Option<String>,
     facts: &'a [Fact],
     findings: &'a Findings,
-    sections: &'a [Section],
+    sections: Vec<Section>,
+    notes: &'a [String],
 }
 
-impl Page {
-    /// The whole file. Equal pages give equal bytes.
+impl Report {
+    /// The whole file.
     ///
     /// # Errors
     /// The data cannot be written as JSON.
@@ -34,11 +35,12 @@ impl Page {
         let view = View {
             title: &self.title,
             summary: &self.summary,
-            command: self.setup.command_line(),
-            made: self.setup.date(),
-            facts: &self.setup.facts,
+            command: command_line(std::env::args()),
+            made: now(),
+            facts: &self.facts,
             findings: &self.findings,
-            sections: &self.sections,
+            sections: self.sections.iter().map(with_pictures).collect(),
+            notes: &self.notes,
         };
         // No text of a report can end the element that holds it.
         let data = serde_json::to_string(&view)?.replace('<', "\\u003c");
@@ -59,6 +61,21 @@ impl Page {
     }
 }
 
+/// Tables that are drawn follow their pictures.
+fn with_pictures(section: &Section) -> Section {
+    let parts = section.parts.iter().flat_map(|part| {
+        let picture = match part {
+            Part::Table(table) => table.ranges().map(Part::Ranges),
+            _ => None,
+        };
+        picture.into_iter().chain([part.clone()])
+    });
+    Section {
+        parts: parts.collect(),
+        ..section.clone()
+    }
+}
+
 /// ECharts as a part of another module: what it exports becomes a value named `echarts`.
 fn drawing_library() -> String {
     let (code, exports) = ECHARTS.rsplit_once("export{").unwrap_or((ECHARTS, ""));
@@ -72,19 +89,19 @@ fn drawing_library() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::report::{Cell, Setup, Table};
+    use crate::experiment::report::{Cell, Table, Unit};
 
     /// Markup that would do something if it were not escaped.
     const HOSTILE: &str = "</script><script>alert(1)</script>\"'&{{echarts}}";
 
     #[test]
     fn texts_stay_data_and_nothing_comes_from_elsewhere() {
-        let mut page = Page::new(HOSTILE, Setup::default());
+        let mut report = Report::new(HOSTILE);
         let mut table = Table::new(HOSTILE, &[HOSTILE]);
         table.row(HOSTILE, vec![Cell::text(HOSTILE)]);
-        page.section(HOSTILE).say(HOSTILE).add(table);
-        let html = page.html().unwrap();
-        let plain = Page::new("plain", Setup::default()).html().unwrap();
+        report.section(HOSTILE).say(HOSTILE).add(table);
+        let html = report.html().unwrap();
+        let plain = Report::new("plain").html().unwrap();
         for markup in ["<script", "</script"] {
             let counts = [&html, &plain].map(|html| html.matches(markup).count());
             assert_eq!(counts[0], counts[1], "{markup}");
@@ -96,25 +113,50 @@ mod tests {
                 || html.matches(outside).count() > ECHARTS.matches(outside).count();
             assert!(!own, "{outside}");
         }
-        assert_eq!(html, page.html().unwrap());
     }
 
     #[test]
-    fn cells_are_told_as_people_read_them() {
-        use crate::experiment::report::{Spread, Unit};
-        let spread = Spread::of(vec![1.0, 2.0, 4.0]);
-        let shown = |cell: Cell| serde_json::to_value(cell).unwrap();
-        let cell = shown(Cell::spread(spread, Unit::Ratio));
+    fn a_table_of_ratios_is_drawn_and_has_verdicts() {
+        let mut table = Table::compared("Ours beside a peer's.");
+        let pairs = [
+            (Some(2.0), Some(1.0)),
+            (Some(3.0), Some(1.0)),
+            (Some(1.0), None),
+        ];
+        table.pair("get", Unit::BytesPerSecond, Some(1.5), &pairs);
+        let mut report = Report::new("One");
+        report.section("Ratios").add(table);
+        report.finish(None);
         assert_eq!(
-            (&cell["text"], &cell["range"]),
-            (&"2.00".into(), &"1.00 .. 4.00".into())
+            report.summary,
+            ["0 of 1 figures are within their limits, 1 are not decided."]
         );
-        assert_eq!(shown(Cell::Nothing)["text"], "–");
+        let section = with_pictures(&report.sections[0]);
+        let json = serde_json::to_value(&section).unwrap();
+        let [ranges, table] = [0, 1].map(|at| &json["parts"][at]);
         assert_eq!(
-            shown(Cell::Verdict("missed".to_owned(), Some(false)))["met"],
-            false
+            (&ranges["part"], &ranges["rows"][0]["goal"]),
+            (&"ranges".into(), &1.5.into())
         );
-        assert!(shown(Cell::Verdict("open".to_owned(), None))["met"].is_null());
-        assert!(shown(Cell::text("a")).get("met").is_none());
+        assert_eq!(
+            table["columns"],
+            serde_json::json!(["ours", "peer", "ratio", "goal", "verdict"])
+        );
+        let cells = &table["rows"][0]["cells"][1];
+        assert_eq!(
+            cells[2],
+            serde_json::json!({ "text": "2.50", "range": ["2.00", "3.00"] })
+        );
+        assert_eq!(
+            cells[4],
+            serde_json::json!({ "text": "not decided", "met": null })
+        );
+        let document =
+            serde_json::to_value(report.document(&serde_json::json!({ "runs": 7 }))).unwrap();
+        assert_eq!(
+            (&document["runs"], &document["figures"][2]["median"]),
+            (&7.into(), &2.5.into())
+        );
+        assert_eq!(document["figures"][0]["runs"].as_array().unwrap().len(), 3);
     }
 }

@@ -36,6 +36,14 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// False of times and costs.
+    pub(super) fn more_is_better(self) -> bool {
+        !matches!(
+            self,
+            Unit::Nanoseconds | Unit::Milliseconds | Unit::SecondsPerGib
+        )
+    }
+
     /// The number with its unit, as a person reads it; `–` for what is not a number.
     #[must_use]
     pub fn text(self, value: f64) -> String {
@@ -85,17 +93,6 @@ impl fmt::Display for Undecided {
     }
 }
 
-/// Judgement of several figures that have to agree together: one that does not is enough.
-pub(crate) fn together(
-    judged: impl IntoIterator<Item = Result<bool, Undecided>>,
-) -> Result<bool, Undecided> {
-    let all: Vec<_> = judged.into_iter().collect();
-    if all.contains(&Ok(false)) {
-        return Ok(false);
-    }
-    all.into_iter().find(Result::is_err).unwrap_or(Ok(true))
-}
-
 /// Median and range of a number that was measured again and again. For a ratio: of the ratios of
 /// the pairs that were measured one after the other, not the ratio of two medians.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -123,24 +120,6 @@ impl Spread {
         Some(Spread { median, min, max })
     }
 
-    /// Of pairs that were measured one after the other: of first over second. Pairs without a
-    /// finite ratio are left out.
-    #[must_use]
-    pub fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Spread> {
-        let ratios = pairs.into_iter().map(|(first, second)| first / second);
-        Spread::of(ratios.filter(|ratio| ratio.is_finite()).collect())
-    }
-
-    /// One value, measured once.
-    #[must_use]
-    pub fn once(value: f64) -> Spread {
-        Spread {
-            median: value,
-            min: value,
-            max: value,
-        }
-    }
-
     /// Whether a figure lies within limits: true if all of its runs do, false if all lie on one
     /// side of them.
     ///
@@ -157,12 +136,6 @@ impl Spread {
             (_, true) => Ok(false),
             _ => Err(Undecided::WideRange),
         }
-    }
-
-    /// True: there is one value, or all are the same.
-    #[must_use]
-    pub fn is_single(&self) -> bool {
-        self.min.total_cmp(&self.max).is_eq()
     }
 }
 
@@ -188,9 +161,6 @@ mod tests {
         assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
         let even = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).expect("values");
         assert!((even.median - 2.5).abs() < f64::EPSILON);
-        let ratios = Spread::of_ratios([(1.0, 2.0), (3.0, 0.0), (3.0, 2.0)]).expect("two pairs");
-        assert_eq!((ratios.median, ratios.min, ratios.max), (1.0, 0.5, 1.5));
-        assert!(Spread::once(2.0).is_single() && !ratios.is_single());
     }
 
     #[test]
@@ -207,9 +177,5 @@ mod tests {
         assert_eq!(judged(&[0.5, 0.6, 1.5]), Err(Undecided::WideRange));
         assert_eq!(judged(&[1.0]), Err(Undecided::FewRuns(1)));
         assert_eq!(judged(&[2.0, 2.0]), Err(Undecided::FewRuns(2)));
-        let wide = Err(Undecided::WideRange);
-        assert_eq!(together([Ok(true), Ok(true)]), Ok(true));
-        assert_eq!(together([Ok(true), wide, Ok(true)]), wide);
-        assert_eq!(together([wide, Ok(false)]), Ok(false));
     }
 }

@@ -15,14 +15,13 @@ use tonic::Status;
 
 use super::Bench;
 use super::files::{File, Files, MEAN_FILE};
-use super::mode::Mode;
-use super::report::{Run, Unit};
 use crate::experiment::rotate;
 use crate::failure::{call_failed, wrong_bytes};
 use crate::human::as_float;
 use crate::load::grpc::content;
 use crate::load::grpc::{self as client, Client, STORE, lump_id};
 use crate::process::SERVICE;
+use crate::studies::observe::Mode;
 
 /// Calls before those that are timed, as a part of a run's length.
 const WARM_UP: f64 = 0.2;
@@ -36,9 +35,11 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Modes of the table: it knows no third.
 const MODES: [Mode; 3] = [Mode::Off, Mode::Events, Mode::OffAgain];
 
-/// MiB of a store for this many files.
-pub(super) fn store_mib(files: usize) -> u64 {
-    ((files as u64 * MEAN_FILE * ROOM) >> 20).max(512)
+/// Bytes of a store for this many files.
+pub(super) fn store_bytes(files: usize) -> u64 {
+    (files as u64 * MEAN_FILE * ROOM)
+        .next_multiple_of(1 << 20)
+        .max(512 << 20)
 }
 
 /// Makes the files that are there before the first run.
@@ -76,17 +77,17 @@ pub(super) async fn round(
 
 /// Result of one run of the file server.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ServerRun {
-    pub(crate) mode: Mode,
-    pub(crate) round: usize,
+pub(super) struct ServerRun {
+    pub(super) mode: Mode,
+    pub(super) round: usize,
     /// Mean time of an operation in milliseconds.
-    pub(crate) ms_per_op: f64,
+    pub(super) ms_per_op: f64,
     /// Bytes of files moved a second.
-    pub(crate) bytes_per_second: f64,
+    pub(super) bytes_per_second: f64,
     /// Operations a second.
-    pub(crate) ops_per_second: f64,
+    pub(super) ops_per_second: f64,
     /// Operations a second by kind, in the order of [`Flowop::ALL`].
-    pub(crate) flowops_per_second: [f64; Flowop::ALL.len()],
+    pub(super) flowops_per_second: [f64; Flowop::ALL.len()],
 }
 
 impl ServerRun {
@@ -101,29 +102,12 @@ impl ServerRun {
             flowops_per_second: done.flowops.map(|count| as_float(count) / seconds),
         }
     }
-
-    /// As figures of `lumpscope bench observe`.
-    pub(super) fn figures(&self) -> [Run; 3] {
-        [
-            (RESPONSE, Unit::MillisecondsPerOp, self.ms_per_op),
-            (BANDWIDTH, Unit::BytesPerSecond, self.bytes_per_second),
-            (RATE, Unit::PerSecond, self.ops_per_second),
-        ]
-        .map(|(figure, unit, value)| Run {
-            figure: figure.to_owned(),
-            unit,
-            mode: self.mode,
-            round: self.round,
-            value,
-            share: None,
-        })
-    }
 }
 
 /// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Flowop {
+pub(super) enum Flowop {
     /// A put of a file that is not there.
     Create,
     /// A get of a file, the first half of an append.
@@ -141,7 +125,7 @@ pub(crate) enum Flowop {
 }
 
 impl Flowop {
-    pub(crate) const ALL: [Flowop; 7] = [
+    pub(super) const ALL: [Flowop; 7] = [
         Flowop::Create,
         Flowop::AppendRead,
         Flowop::AppendWrite,
@@ -151,10 +135,6 @@ impl Flowop {
         Flowop::Delete,
     ];
 }
-
-pub(super) const RESPONSE: &str = "fileserver, mean response time";
-pub(super) const BANDWIDTH: &str = "fileserver, bandwidth";
-pub(super) const RATE: &str = "fileserver, operations";
 
 /// Work of the clients in the timed part of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,7 +158,7 @@ async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result
     for _ in 0..bench.args.clients {
         connected.push(client::connect(SERVICE, url).await?);
     }
-    let time = Duration::from_secs_f64(bench.args.fileserver_seconds);
+    let time = Duration::from_secs_f64(bench.args.seconds);
     let begin = Instant::now() + time.mul_f64(WARM_UP);
     let mut tasks = tokio::task::JoinSet::new();
     for client in connected {
