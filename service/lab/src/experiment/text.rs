@@ -1,11 +1,13 @@
 //! A report as text of at most 80 columns. A terminal shows the end of what is printed, so the
 //! sections come in reverse, and what follows from them comes last.
 
-use lumpscope_units::columns::{COLUMNS, Table, broken, long_lines, words};
+use lumpscope_units::columns::{Table, fitted, words};
 use lumpscope_units::human;
 
 use super::report::{Findings, Heat, HeatPanel, Part, Report, Row, Section, Table as Figures};
 
+/// Columns that every terminal has.
+const COLUMNS: usize = 80;
 /// Shades by rising count, and the 256-colour palette's entries for the same.
 const SHADES: [(char, u8); 4] = [('░', 24), ('▒', 37), ('▓', 220), ('█', 196)];
 /// Columns of the numbers left of a heatmap.
@@ -32,11 +34,15 @@ pub(crate) fn report(report: &Report, colour: bool) -> String {
         let lines = words(&format!("=> {line}"), COLUMNS - 3);
         lines.join("\n   ")
     }));
-    // What is coloured is as wide as it should be, and looks longer.
-    long_lines(&lines.join("\n"), |line| match line.contains('\x1b') {
-        true => line.to_owned(),
-        false => broken(line),
-    })
+    let mut text = String::new();
+    for line in lines.join("\n").lines() {
+        // What is coloured looks longer than it is.
+        match line.is_empty() || line.contains('\x1b') {
+            true => text.push_str(&format!("{line}\n")),
+            false => text.push_str(&fitted(line)),
+        }
+    }
+    text
 }
 
 fn title(text: &str, colour: bool) -> String {
@@ -92,11 +98,16 @@ pub(crate) fn figures(figures: &Figures) -> Vec<String> {
     let titles = figures.titles();
     let header: Vec<&str> = titles.iter().map(String::as_str).collect();
     let mut table = table(&header);
+    let grouped = figures.rows.iter().any(|row| matches!(row, Row::Group(_)));
+    let indent = if grouped { "  " } else { "" };
     for row in &figures.rows {
         match row {
-            Row::Group(name) => table.add_row([name]),
+            Row::Group(name) => {
+                table.add_row([""]);
+                table.add_row([name]);
+            }
             Row::Cells(name, cells) => {
-                let mut shown = vec![name.clone()];
+                let mut shown = vec![format!("{indent}{name}")];
                 shown.extend(cells.iter().map(|cell| cell.shown().line()));
                 shown.resize(figures.columns.len() + 1, String::new());
                 shown.extend(figures.verdicts(cells).into_iter().map(|cell| cell.text));
@@ -179,8 +190,8 @@ fn heatmap(heat: &Heat, colour: bool, lines: &mut Vec<String>) {
             heat.x.unit.text(end)
         });
         lines.push(format!("{:>LABEL$} └{}", "", "─".repeat(columns.len())));
-        let room = columns.len().saturating_sub(ends[1].chars().count());
-        lines.push(format!("{:>LABEL$}  {:<room$}{}", "", ends[0], ends[1]));
+        let room = columns.len().saturating_sub(ends[1].chars().count() + 1);
+        lines.push(format!("{:>LABEL$}  {:<room$} {}", "", ends[0], ends[1]));
     }
 }
 
@@ -218,6 +229,7 @@ mod tests {
         shown.row("ext4", vec![Cell::text("-"), ratio(&[2.0, 2.0, 2.0], None)]);
         let wanted = [
             "disk seconds ratio goal verdict",
+            "",
             "seq1",
             "raw 2.00 1.10 (1.00..1.40) ≥ 1.5 MISSED",
             "xfs – 1.60 (1.40..1.60) ≥ 1.5 not decided",

@@ -84,7 +84,7 @@ fn on_drive(rows: &mut Rows<'_>, place: usize, comparison: &Comparison) {
         Cell::value(view.ratio_to_raw, Unit::Ratio)
     });
     if let Some(published) = comparison.workload.published_ratios {
-        rows.row("  as published, of 512", |store| {
+        rows.row("as published, of 512", |store| {
             let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind);
             let ratio = column.and_then(|column| published.get(column));
             let ratio = ratio.filter(|_| store.block_size == PUBLISHED_BLOCK);

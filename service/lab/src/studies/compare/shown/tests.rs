@@ -191,7 +191,7 @@ fn the_important_cells() {
     let wanted = [
         ("Disk time", "", "raw ext4 xfs raw ext4 xfs".to_owned()),
         (
-            "7200 rpm",
+            "Disk time",
             "blocks of",
             "512 512 512 4096 4096 4096".to_owned(),
         ),
