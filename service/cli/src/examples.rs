@@ -139,8 +139,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "compare",
         &[
             "lumpscope compare --model st1000dm003",
-            "lumpscope compare --scale 0.01 --report compare.html",
-            "sudo lumpscope compare --published",
+            "lumpscope compare --scale 0.01 --html compare.html",
         ],
     ),
     ("lab", &["sudo lumpscope lab --drive st1000dm003"]),
@@ -183,7 +182,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("platter check", &["sudo lumpscope platter check"]),
     (
         "bench engine",
-        &["lumpscope bench engine --output engine.json"],
+        &["lumpscope bench engine --json=engine.json"],
     ),
     ("bench grpc", &["lumpscope bench grpc"]),
     ("bench observe", &["sudo lumpscope bench observe"]),
@@ -197,7 +196,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "bench seeds cannyls",
-        &["lumpscope bench seeds cannyls --report tables.html"],
+        &["lumpscope bench seeds cannyls --html tables.html"],
     ),
     (
         "bench seeds diskbenchi",

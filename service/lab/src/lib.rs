@@ -10,7 +10,7 @@
 //! | `stats` | percentiles and totals by the rules of the published tables |
 //! | [`blocks`] | the block requests of a disk, recorded by the probes as a trace |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
-//! | `experiment` | the frame of a study: machine, tables, and one [`report`] as an HTML file |
+//! | `experiment` | the frame of all studies: a [`report`] of figures, as text, JSON and HTML |
 //! | `studies` | the studies themselves, below |
 //!
 //! | study | compares |
@@ -43,7 +43,7 @@ mod studies;
 pub mod tracer;
 pub mod workload;
 
-pub use experiment::{DataArgs, OutputArgs, report};
+pub use experiment::{JsonArgs, OutputArgs, report};
 pub use failure::message;
 pub use process::tie_to_parent;
 pub use studies::{

@@ -17,8 +17,6 @@ use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
 pub use counted::Counted;
-#[cfg(test)]
-pub(crate) use counted::Tally;
 
 /// Watches whole disks until [`Recorder::finish`].
 #[derive(Debug)]

@@ -16,7 +16,7 @@ fn lines(drive: &str, size: u64, in_flight: usize, at_disk: &[usize], bound: u32
         max_overtakes: bound,
         output: OutputArgs::default(),
     };
-    let lines = compare(&args, |_| Ok(())).unwrap().lines;
+    let lines = compare(&args, |_| Ok(())).unwrap();
     for line in &lines {
         println!("{line:?}");
         assert!(line.overtaken <= u64::from(bound), "{line:?}");

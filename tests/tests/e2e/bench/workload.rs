@@ -32,9 +32,8 @@ fn verified(folder: &Path, args: &[&str]) {
     std::fs::write(&workload, WORKLOAD).expect("the workload can be written");
     let text = |path: &Path| path.display().to_string();
     let (workload, json) = (text(&workload), text(&json));
-    let mut all = vec![
-        "run", &workload, "--verify", "--series", "10ms", "--output", &json,
-    ];
+    let file = format!("--json={json}");
+    let mut all = vec!["run", &workload, "--verify", "--series", "10ms", &file];
     let peer = peer();
     all.extend(["--cannyls-peer", &peer]);
     all.extend(args);
@@ -96,7 +95,7 @@ fn every_engine_runs_a_workload_and_every_byte_is_right() {
             "--block-size",
             "512",
         ][..],
-        &["--target", "engine", "--store", "xfs", "--clients", "8"],
+        &["--target", "engine", "--store", "xfs", "--depth", "8"],
         &[
             "--target",
             "grpc",
@@ -105,8 +104,8 @@ fn every_engine_runs_a_workload_and_every_byte_is_right() {
             "--durability",
             "journaled",
         ],
-        &["--target", "grpc", "--store", "raw", "--clients", "4"],
-        &["--target", "s3", "--store", "raw", "--clients", "4"],
+        &["--target", "grpc", "--store", "raw", "--depth", "4"],
+        &["--target", "s3", "--store", "raw", "--depth", "4"],
         &[
             "--target",
             "cannyls",
@@ -151,13 +150,13 @@ fn what_makes_no_sense_is_refused() {
     for (args, expected) in [
         (&["run", "no-such-workload"][..], "neither one of seq1"),
         (&["run", "rand1", "--scale", "0"], "--scale must be above 0"),
-        (&["run", "rand1", "--clients", "0"], "--clients must be"),
+        (&["run", "rand1", "--depth", "0"], "--depth must be"),
         (
             &["run", "rand1", "--block-size", "1000"],
             "a multiple of 512",
         ),
         (
-            &["run", "rand1", "--target", "cannyls", "--clients", "2"],
+            &["run", "rand1", "--target", "cannyls", "--depth", "2"],
             "one command after the other",
         ),
         (
@@ -174,7 +173,7 @@ fn what_makes_no_sense_is_refused() {
         (&["run", "rand1", "--series", "1"], "s or ms"),
         (&["peers", "--mix", "1:0"], "PUT:GET"),
         (
-            &["peers", "--mib", "64", "--size", "16M"],
+            &["peers", "--capacity", "64M", "--size", "16M"],
             "at least 8 lumps",
         ),
         (
@@ -226,14 +225,13 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
-    let json = folder.path().join("result.json").display().to_string();
-    let minio = find_tool("minio").map(|path| path.display().to_string());
-    let no_minio = folder.path().join("minio").display().to_string();
-    let minio_path = minio.as_deref().unwrap_or(&no_minio);
+    let json = folder.path().join("result.json");
+    let file = format!("--json={}", json.display());
+    let minio = find_tool("minio");
     let output = bench(&[
         "peers",
-        "--mib",
-        "64",
+        "--capacity",
+        "64M",
         "--size",
         "64K",
         "--mix",
@@ -244,10 +242,7 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
         "2",
         "--cannyls-peer",
         &peer(),
-        "--minio",
-        minio_path,
-        "--output",
-        &json,
+        &file,
     ]);
     assert!(output.status.success(), "{}", said(&output));
     let report = std::fs::read(json).expect("the JSON was written");
@@ -274,7 +269,7 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     if minio.is_none() {
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(
-            printed.contains("MinIO on xfs LEFT OUT: there is no program"),
+            printed.contains("MinIO on xfs: LEFT OUT: it is not in PATH"),
             "{printed}"
         );
     }
@@ -287,9 +282,8 @@ fn an_object_of_each_peer_is_counted_in_block_requests() {
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json").display().to_string();
-    let small = [
-        "--blocks", "--mib", "64", "--size", "64K", "--output", &json,
-    ];
+    let file = format!("--json={json}");
+    let small = ["--blocks", "--capacity", "64M", "--size", "64K", &file];
     let only = ["--only", "service,files-xfs,fio"];
     let output = bench(&[["peers"].as_slice(), &small, &only].concat());
     assert!(output.status.success(), "{}", said(&output));

@@ -15,7 +15,7 @@ use super::writer::Batch;
 use crate::crc32c;
 use crate::error::Error;
 use crate::format::mark::{MARK_LEN, Mark, Marks, REACH};
-use crate::format::mend::{Mended, mend};
+use crate::format::mend::mend;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
 use crate::format::seal::LogSum;
 use crate::format::verify::Provenance;
@@ -46,6 +46,35 @@ pub(super) struct Scanned {
     pub(super) is_intact: bool,
     /// True: puts behind it need a mark before it.
     pub(super) marks_open: bool,
+}
+
+impl Scanned {
+    /// A record that is whole.
+    fn new(
+        record: &Record<'_>,
+        position: RingPosition,
+        bytes: Range<usize>,
+        marks: &mut Marks,
+    ) -> Self {
+        let behind = RingPosition(position.0 + bytes.len() as u64);
+        let (id, next) = match *record {
+            Record::Put { id, .. } | Record::Embed { id, .. } => (Some(id), behind),
+            Record::GoToFront => (None, RingPosition(0)),
+            Record::Delete { .. } | Record::DeleteRange { .. } | Record::EndOfRecords => {
+                (None, behind)
+            }
+        };
+        marks.pass(record);
+        Self {
+            position,
+            id,
+            bytes,
+            next,
+            is_mark: Mark::of(record).is_some(),
+            is_intact: true,
+            marks_open: marks.are_open(),
+        }
+    }
 }
 
 /// A scanned record that is live.
@@ -265,9 +294,7 @@ impl Collector {
                 _ => {
                     let span = (self.position, self.scan_until);
                     let known = known.get_or_insert_with(|| Known::new(index, journal, span));
-                    let mended = Record::decode(rest).err().and_then(|_| mend(rest));
-                    let mended = mended.filter(|mended| trust && mended.flipped.is_some());
-                    if let Some(Mended { record, .. }) = mended {
+                    if let Some(record) = mended(rest).filter(|_| trust) {
                         // Whether it is the one that was written, the sum tells.
                         rotted.push(known.damaged(&mut self.chunk, at, position, true).rotted);
                         if let Some(place) = self.chunk.get_mut(at..at + record.len()) {
@@ -276,8 +303,7 @@ impl Collector {
                         continue;
                     }
                     if trust && mend(rest).is_none() {
-                        let found = known.damaged(&mut self.chunk, at, position, true);
-                        rotted = vec![found.rotted];
+                        rotted = vec![known.damaged(&mut self.chunk, at, position, true).rotted];
                         self.scanned.clear();
                         (position, trust) = (self.position, false);
                         continue;
@@ -297,26 +323,10 @@ impl Collector {
                     continue;
                 }
             };
-            let (id, next) = match record {
-                Record::Put { id, .. } | Record::Embed { id, .. } => (Some(id), None),
-                Record::GoToFront => (None, Some(RingPosition(0))),
-                Record::Delete { .. } | Record::DeleteRange { .. } | Record::EndOfRecords => {
-                    (None, None)
-                }
-            };
-            self.marks.pass(&record);
-            let wraps = next.is_some();
-            let next = next.unwrap_or(RingPosition(position.0 + len as u64));
-            self.scanned.push_back(Scanned {
-                position,
-                id,
-                bytes: at..at + len,
-                next,
-                is_mark: Mark::of(&record).is_some(),
-                is_intact: true,
-                marks_open: self.marks.are_open(),
-            });
-            position = next;
+            let scanned = Scanned::new(&record, position, at..at + len, &mut self.marks);
+            let wraps = scanned.next < position;
+            position = scanned.next;
+            self.scanned.push_back(scanned);
             if wraps {
                 break;
             }
@@ -496,4 +506,11 @@ impl Collector {
             }
         };
     }
+}
+
+/// The record of which a bit has flipped; `None`: it is none, or its data is damaged.
+fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+    Record::decode(bytes).err()?;
+    let mended = mend(bytes)?;
+    mended.flipped.map(|_| mended.record)
 }

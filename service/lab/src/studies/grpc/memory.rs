@@ -15,8 +15,8 @@ use crate::process::{SERVICE, Server};
 pub(super) const GOAL_BYTES: u64 = 256 << 20;
 /// Time before which every client has begun, and the service has met them all together.
 const LEAST: Duration = Duration::from_secs(5);
-/// MiB of the store: all ids, one lump of each client that is not safe yet, and some.
-pub(super) const STORE_MIB: u64 = 1024;
+/// Bytes of the store: all ids, one lump of each client that is not safe yet, and some.
+pub(super) const STORE_BYTES: u64 = 1 << 30;
 /// Ids that are used.
 const IDS: u64 = 96;
 
@@ -34,8 +34,6 @@ pub(super) struct MemoryView {
     pub(super) peak_bytes: u64,
     /// Resident after the last put.
     pub(super) after_bytes: u64,
-    pub(super) goal_bytes: u64,
-    pub(super) met: bool,
 }
 
 /// A service of its own, because the kernel notes the peak of a process.
@@ -75,7 +73,5 @@ pub(super) async fn measure(
         idle_bytes,
         peak_bytes,
         after_bytes,
-        goal_bytes: GOAL_BYTES,
-        met: peak_bytes <= GOAL_BYTES,
     })
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::mode::{Meter, Mode};
-use super::report::{Run, Unit};
+use super::report::Run;
 use super::{Bench, LUMPS_MIB};
+use crate::experiment::report::Unit;
 use crate::experiment::rotate;
 use crate::load::grpc::{Call, Clients, Length, Room, Setting};
 

@@ -16,8 +16,6 @@ use tonic::Status;
 
 use super::Bench;
 use super::files::{File, Files, MEAN_FILE};
-use super::mode::Mode;
-use super::report::{Run, Unit};
 use crate::experiment::rotate;
 use crate::failure::{call_failed, wrong_bytes};
 use crate::human::as_float;
@@ -26,6 +24,7 @@ use crate::load::grpc::content;
 use crate::load::grpc::{self as client, Client, STORE, lump_id};
 use crate::load::pace::{self, Pace, drive};
 use crate::process::SERVICE;
+use crate::studies::observe::Mode;
 
 /// Calls before those that are timed, as a part of a run's length.
 const WARM_UP: f64 = 0.2;
@@ -39,9 +38,11 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Modes of the table: it knows no third.
 const MODES: [Mode; 3] = [Mode::Off, Mode::Events, Mode::OffAgain];
 
-/// MiB of a store for this many files.
-pub(super) fn store_mib(files: usize) -> u64 {
-    ((files as u64 * MEAN_FILE * ROOM) >> 20).max(512)
+/// Bytes of a store for this many files.
+pub(super) fn store_bytes(files: usize) -> u64 {
+    (files as u64 * MEAN_FILE * ROOM)
+        .next_multiple_of(1 << 20)
+        .max(512 << 20)
 }
 
 /// Makes the files that are there before the first run.
@@ -72,29 +73,24 @@ pub(super) async fn round(
         bench.interrupt.check()?;
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
         let done = run(bench, &server.url, files).await?;
-        runs.push(ServerRun::new(
-            mode,
-            round,
-            bench.args.fileserver_seconds,
-            &done,
-        ));
+        runs.push(ServerRun::new(mode, round, bench.args.seconds, &done));
     }
     Ok(runs)
 }
 
 /// Result of one run of the file server.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ServerRun {
-    pub(crate) mode: Mode,
-    pub(crate) round: usize,
+pub(super) struct ServerRun {
+    pub(super) mode: Mode,
+    pub(super) round: usize,
     /// Mean time of an operation in milliseconds.
-    pub(crate) ms_per_op: f64,
+    pub(super) ms_per_op: f64,
     /// Bytes of files moved a second.
-    pub(crate) bytes_per_second: f64,
+    pub(super) bytes_per_second: f64,
     /// Operations a second.
-    pub(crate) ops_per_second: f64,
+    pub(super) ops_per_second: f64,
     /// Operations a second by kind, in the order of [`Flowop::ALL`].
-    pub(crate) flowops_per_second: [f64; Flowop::ALL.len()],
+    pub(super) flowops_per_second: [f64; Flowop::ALL.len()],
 }
 
 impl ServerRun {
@@ -112,29 +108,12 @@ impl ServerRun {
             flowops_per_second: Flowop::ALL.map(|flowop| as_float(of(&flowop)) / seconds),
         }
     }
-
-    /// As figures of `lumpscope bench observe`.
-    pub(super) fn figures(&self) -> [Run; 3] {
-        [
-            (RESPONSE, Unit::MillisecondsPerOp, self.ms_per_op),
-            (BANDWIDTH, Unit::BytesPerSecond, self.bytes_per_second),
-            (RATE, Unit::PerSecond, self.ops_per_second),
-        ]
-        .map(|(figure, unit, value)| Run {
-            figure: figure.to_owned(),
-            unit,
-            mode: self.mode,
-            round: self.round,
-            value,
-            share: None,
-        })
-    }
 }
 
 /// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Flowop {
+pub(super) enum Flowop {
     /// A put of a file that is not there.
     Create,
     /// A get of a file, the first half of an append.
@@ -152,7 +131,7 @@ pub(crate) enum Flowop {
 }
 
 impl Flowop {
-    pub(crate) const ALL: [Flowop; 7] = [
+    pub(super) const ALL: [Flowop; 7] = [
         Flowop::Create,
         Flowop::AppendRead,
         Flowop::AppendWrite,
@@ -162,10 +141,6 @@ impl Flowop {
         Flowop::Delete,
     ];
 }
-
-pub(super) const RESPONSE: &str = "fileserver, mean response time";
-pub(super) const BANDWIDTH: &str = "fileserver, bandwidth";
-pub(super) const RATE: &str = "fileserver, operations";
 
 /// Calls of all clients in the timed part of a run.
 type Done = BTreeMap<Flowop, Meter>;
@@ -181,7 +156,7 @@ async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result
     for _ in 0..bench.args.clients {
         connected.push(client::connect(SERVICE, url).await?);
     }
-    let time = Duration::from_secs_f64(bench.args.fileserver_seconds);
+    let time = Duration::from_secs_f64(bench.args.seconds);
     let pace = Pace::after(time.mul_f64(WARM_UP), time);
     let done: Arc<Mutex<Done>> = Arc::default();
     let workers = connected.into_iter().map(|client| Worker {

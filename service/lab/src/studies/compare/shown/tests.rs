@@ -1,14 +1,16 @@
-//! The text of a fixed comparison: its important cells, its width, and what is missing is said.
+//! The report of a fixed comparison: its important cells, its width, and what is missing is said.
 
 use lumpscope_proto::v1::{
     AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, StageTime,
 };
-use lumpscope_units::columns::fitted_to;
 
 use super::super::modelled::{ModelledView, OwnerView};
 use super::super::report::*;
 use super::*;
 use crate::disks::StoreKind;
+use crate::experiment::report::{Curve, Dots};
+use crate::experiment::text;
+use crate::studies::compare::watch::Seen;
 
 fn latency(kind: &str, base_us: u64) -> LatencyView {
     LatencyView {
@@ -135,8 +137,6 @@ fn store(kind: StoreKind, block_size: u16, elapsed_ms: u64) -> StoreView {
 
 pub(in crate::studies::compare) fn comparison() -> Comparison {
     let mut comparison = Comparison {
-        version: "0.1.0".to_owned(),
-        kernel: "6.18.0".to_owned(),
         workload: WorkloadView {
             name: "rand1".to_owned(),
             scale: "0.05".to_owned(),
@@ -154,7 +154,6 @@ pub(in crate::studies::compare) fn comparison() -> Comparison {
             title: "a drive".to_owned(),
             rpm: 7200,
         }],
-        conclusion: String::new(),
         stores: vec![
             store(StoreKind::Raw, 512, 1000),
             store(StoreKind::Ext4, 512, 1130),
@@ -165,8 +164,11 @@ pub(in crate::studies::compare) fn comparison() -> Comparison {
         ],
     };
     comparison.set_ratios();
-    comparison.conclusion = "It follows.".to_owned();
     comparison
+}
+
+fn render(comparison: &Comparison) -> String {
+    text::report(&report(comparison, false), false)
 }
 
 /// The cells of the first line that begins with this name after this heading.
@@ -184,12 +186,12 @@ fn cells(text: &str, heading: &str, name: &str) -> String {
 
 #[test]
 fn the_important_cells() {
-    let text = render(&comparison(), false);
+    let text = render(&comparison());
     let six = |cell: &str| [cell; 6].join(" ");
     let wanted = [
         ("Disk time", "", "raw ext4 xfs raw ext4 xfs".to_owned()),
         (
-            "7200 rpm",
+            "Disk time",
             "blocks of",
             "512 512 512 4096 4096 4096".to_owned(),
         ),
@@ -212,8 +214,8 @@ fn the_important_cells() {
         ("a-drive, 7200 rpm", "Put(1048576), 99%", six("92.0 ms")),
         ("a-drive, 7200 rpm", "seeks, request", six("70")),
         ("a-drive, 7200 rpm", "seeks, fs-metadata", six("2")),
-        ("a-drive, 7200 rpm", "lost to fs-journal", six("-3.00 ms")),
-        ("a-drive, 7200 rpm", "lost to fs-metadata", six("+25.0 ms")),
+        ("a-drive, 7200 rpm", "lost to fs-journal", six("−3.00 ms")),
+        ("a-drive, 7200 rpm", "lost to fs-metadata", six("25.0 ms")),
         ("Seen by", "commands", six("1,080")),
         (
             "Seen by",
@@ -246,18 +248,17 @@ fn the_important_cells() {
             assert_eq!(cells(&text, heading, name), expected, "{heading}: {name}");
         }
     }
-    assert!(text.contains("=> It follows."));
-    let seen = "A column: how far the head went";
-    assert!(text.contains("xfs, blocks of 4096 (loop7)") && text.contains(seen));
-    // Where all details are, the report has them.
-    assert!(!text.contains("xfs, blocks of 512 (loop7)"));
-    assert!(text.contains("1. put of 1 MiB took 16 ms"));
+    assert!(text.contains("=> On a-drive, with blocks of 512, ext4 takes"));
+    assert!(text.contains("\nxfs, blocks of 4096\n") && text.contains("Seek distance"));
+    // Where all details are, the HTML has them.
+    assert!(!text.contains("\nxfs, blocks of 512\n"));
+    assert!(text.contains("xfs, blocks of 4096: put of 1 MiB took 16 ms"));
     assert!(!text.contains('\x1b'), "no colour unless asked");
 }
 
 #[test]
 fn fits_into_80_columns() {
-    let text = fitted_to(&render(&comparison(), false), 80);
+    let text = render(&comparison());
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -279,10 +280,10 @@ fn what_is_missing_is_said() {
     comparison.stores[0].disk = None;
     comparison.stores[0].failed = "command 7: store full".to_owned();
     comparison.set_ratios();
-    let text = render(&comparison, false);
+    let text = render(&comparison);
     assert!(text.contains("raw, blocks of 512: FAILED: command 7: store full"));
     assert!(text.contains("raw, blocks of 512: nobody looked"));
-    let unseen = "ext4, blocks of 512: what the disk did was not observed: no privilege";
+    let unseen = "ext4, blocks of 512: its disk was not observed: no privilege";
     assert!(text.contains(unseen));
     assert!(text.contains("xfs, blocks of 512: 3 events were lost"));
     let elapsed = cells(&text, "a-drive, 7200 rpm", "elapsed");
@@ -304,6 +305,45 @@ fn the_json_has_everything() {
     assert_eq!(json["stores"][4]["block_size"], 4096);
     assert_eq!(json["stores"][2]["modelled"][0]["ratio_to_raw"], 1.17);
     assert_eq!(json["stores"][2]["modelled"][0]["owners"][0]["seeks"], 70);
-    assert_eq!(json["conclusion"], "It follows.");
     assert_eq!(json["workload"]["commands"], 1080);
+}
+
+#[test]
+fn a_comparison_has_all_its_charts_in_a_file() {
+    let mut comparison = comparison();
+    for store in &mut comparison.stores {
+        store.for_report.curves = vec![Curve::of("Get(1048576)", 1_000_000..1_000_100)];
+        store.for_report.seen = Some(Seen {
+            groups: vec![Dots::of("request, write", vec![(0.0, 0.0), (1e9, 1e9)])],
+            ..Seen::default()
+        });
+    }
+    let html = report(&comparison, true).html().unwrap();
+    for chart in ["cdf", "bars", "heat", "scatter"] {
+        assert!(html.contains(&format!("\"part\":\"{chart}\"")), "{chart}");
+    }
+    assert!(html.contains("How long Get(1048576) took"));
+}
+
+#[test]
+fn cells_of_one_place_are_one() {
+    let mut disk = disk();
+    let cell = HeatCell {
+        operation: "write".to_owned(),
+        seek_from_bytes: -2048,
+        seek_to_bytes: -1024,
+        device_from_ns: 1000,
+        device_to_ns: 2000,
+        count: 3,
+        ..HeatCell::default()
+    };
+    let mut flush = cell.clone();
+    flush.operation = "flush".to_owned();
+    disk.heat = vec![cell.clone(), cell, flush];
+    let panel = heat("raw".to_owned(), &disk);
+    assert_eq!(
+        (panel.cells.len(), panel.cells[0].count, panel.left_out),
+        (1, 6, 3)
+    );
+    assert!(panel.cells[0].x.0 < panel.cells[0].x.1 && panel.cells[0].x.0 < 0.0);
 }
