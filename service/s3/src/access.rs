@@ -8,7 +8,6 @@ use http::header::CONTENT_LENGTH;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::operations::Needs;
 use super::{MAX_XML, XML_GROWS, error, memory};
 use lumpscope_engine::Payer;
 use lumpscope_server::door::{Access, Grants, Reloader};
@@ -25,6 +24,21 @@ pub(super) fn denied() -> S3Error {
         S3ErrorCode::AccessDenied,
         "the rules of this access key do not allow it",
     )
+}
+
+/// Right that an operation needs of its key, as far as the path tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// A login.
+    Login,
+    /// Any right in the bucket; the operation looks closer.
+    Bucket,
+    /// To write every key of the bucket.
+    WholeBucket,
+    /// To read this key.
+    Read,
+    /// To write this key.
+    Write,
 }
 
 /// The access keys in force, and the memory for documents of XML.

@@ -14,9 +14,7 @@ use super::attributes::timestamp;
 use super::call::{Call, wrong};
 use super::endpoint::{Endpoint, no_version};
 use super::inside::Inside;
-use super::reply::{self, Answer};
-use super::serve::BUCKET_REGION;
-use super::signed::REGION;
+use super::reply::{self, Answer, BUCKET_REGION, REGION};
 use super::{list, put};
 use lumpscope_server::door::Access;
 

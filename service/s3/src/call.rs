@@ -14,18 +14,20 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 use super::access::{Keys, denied};
 use super::body::Flow;
 use super::checks::Checks;
-use super::form::Within;
-use super::operations::Operation;
 use super::{MAX_XML, error, xml};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::{Access, Grants};
 use lumpscope_server::request::{Body as Memory, Scope};
 
+/// Bytes of a body that are announced within bounds; `Incoming` compares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within(pub(super) u64, pub(super) u64);
+
 /// What is asked, by whom.
 pub(super) struct Call {
     pub(super) scope: Arc<Scope>,
     pub(super) grants: Arc<Grants>,
-    pub(super) operation: &'static Operation,
+    pub(super) protocol: &'static str,
     /// Empty where the path names none, and so is the key.
     pub(super) bucket: String,
     pub(super) key: String,
@@ -155,10 +157,7 @@ impl Call {
         let read = read.and_then(|read| reader.expect_eof().map(|()| read));
         let malformed = |error| S3Error::with_source(S3ErrorCode::MalformedXML, Box::new(error));
         read.map(Some).map_err(|failure| {
-            let why = format!(
-                "the document is not one of {}: {failure}",
-                self.operation.protocol
-            );
+            let why = format!("the document is not one of {}: {failure}", self.protocol);
             let mut error = malformed(failure);
             error.set_message(why);
             error

@@ -13,9 +13,7 @@ use tonic::Code;
 
 use super::MAX_XML;
 use super::body::Fault;
-use super::reply::{self, Answer};
-use super::serve::BUCKET_REGION;
-use super::signed::REGION;
+use super::reply::{self, Answer, BUCKET_REGION, REGION};
 use super::xml;
 use lumpscope_server::log_rate::LogRate;
 use lumpscope_server::refusal::Refusal;

@@ -17,6 +17,7 @@ use s3s::post_policy::{PostPolicy, PostPolicyCondition};
 use s3s::xml::{Deserialize as _, Deserializer};
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Result, StdError};
 
+use super::call::Within;
 use super::checks::CHECKSUM;
 use super::error::printable;
 use super::list::readable;
@@ -296,10 +297,6 @@ fn headers(fields: &Fields) -> S3Result<HeaderMap> {
     }
     Ok(headers)
 }
-
-/// Bytes of a body that are announced within bounds; `Incoming` compares.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Within(pub(super) u64, pub(super) u64);
 
 impl Router {
     /// The put that a form means, signed by its policy, and how to answer it.

@@ -5,25 +5,11 @@ use std::ffi::CStr;
 use http::Method;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use super::access::Needs;
 use super::call::Call;
 use super::endpoint::Endpoint;
 use super::reply::Answer;
 use lumpscope_server::request::methods::Name;
-
-/// Right that an operation needs of its key, as far as the path tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// A login.
-    Login,
-    /// Any right in the bucket; the operation looks closer.
-    Bucket,
-    /// To write every key of the bucket.
-    WholeBucket,
-    /// To read this key.
-    Read,
-    /// To write this key.
-    Write,
-}
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +72,7 @@ macro_rules! operations {
         /// # Errors
         /// Those of the operation.
         pub(super) async fn serve(endpoint: &Endpoint, call: &mut Call) -> S3Result<Answer> {
-            match call.operation.protocol {
+            match call.protocol {
                 $($protocol => endpoint.$serve(call)$(.$wait)?,)*
                 _ => Err(S3Error::new(S3ErrorCode::NotImplemented)),
             }

@@ -14,10 +14,9 @@ use tokio_stream::StreamExt as _;
 
 use super::attributes::put_info;
 use super::body::Flow;
-use super::call::{Call, wrong};
+use super::call::{Call, Within, wrong};
 use super::checks::{Checked, Checks, KINDS, of_kind};
 use super::endpoint::{EXPIRATION, Endpoint, Holds, Room, quoted};
-use super::form::Within;
 use super::inside::Inside;
 use super::reply::{self, Answer};
 use super::{error, tags};

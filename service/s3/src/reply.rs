@@ -8,6 +8,11 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use super::checks::{KINDS, TYPE, of_kind};
 
+/// The only region.
+pub(super) const REGION: &str = "us-east-1";
+/// The header that names the region of a bucket.
+pub(super) const BUCKET_REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
+
 pub(super) type Answer = Response<Body>;
 
 /// An answer without a body.

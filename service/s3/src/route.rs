@@ -128,7 +128,7 @@ impl Router {
         let mut call = Call {
             scope,
             grants,
-            operation,
+            protocol: operation.protocol,
             bucket,
             key,
             headers: request.headers,

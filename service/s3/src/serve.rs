@@ -35,9 +35,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
-/// The region of a bucket, or of all of them.
-pub(super) const BUCKET_REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
-
 /// State shared by the requests on all connections.
 #[derive(Clone)]
 pub(super) struct Serving {

@@ -7,11 +7,10 @@ use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use super::parameters::pairs;
+use super::reply::REGION;
 
 /// Seconds that a presigned URL is good for at most: seven days.
 pub(super) const LONGEST: u64 = 604_800;
-/// The only region there is.
-pub(super) const REGION: &str = "us-east-1";
 /// Parameters of a presigned URL.
 pub(super) const PRESIGNED: [&str; 8] = [
     "X-Amz-Algorithm",

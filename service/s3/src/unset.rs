@@ -47,7 +47,7 @@ impl Endpoint {
         let inside = self.enter(call, &call.bucket)?;
         inside.known(&call.bucket)?;
         let mut all = UNSET.into_iter();
-        match all.find(|(operation, _)| *operation == call.operation.protocol) {
+        match all.find(|(operation, _)| *operation == call.protocol) {
             None => Err(S3Error::new(S3ErrorCode::InternalError)),
             Some((_, Err(code))) => Err(none(code)),
             Some((_, Ok(root))) => {

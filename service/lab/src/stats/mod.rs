@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use crate::workload::Command;
 
-mod percentiles;
 mod timeline;
 
-pub(crate) use percentiles::Percentiles;
 pub(crate) use timeline::{Slot, Timeline};
 
 /// Group of counts: kind of command and size of its lump in bytes. The order is the order of the

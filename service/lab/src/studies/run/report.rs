@@ -8,8 +8,9 @@ use crate::experiment::report::{
     Axis, Cdf, Cell, Curve, Line, Lines, Report, Section, Table, Unit, Verbatim,
 };
 use crate::human;
+use crate::load::Percentiles;
 use crate::load::runner::Verified;
-use crate::stats::{Percentiles, Slot};
+use crate::stats::Slot;
 use crate::workload::{CommandStream, WorkloadArgs};
 
 /// Most rows of the table of the time series; the JSON has all of it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::load::Meter;
+use super::Meter;
 
 /// A set of latencies: percentiles in nanoseconds, to three significant digits, and the histogram
 /// they come from. Other than in the published lines, a percentile is the smallest latency that at
