@@ -91,7 +91,7 @@ fn the_kernel_makes_the_requests_that_the_document_says() {
     };
     let count = WRITES.to_string();
     let (text, report, page) = seeds(&["diskbenchi", "--count", &count, "--rounds", "1"]);
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/xfs-offset.md");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/xfs-offset.md");
     let document = std::fs::read_to_string(document).expect("the document");
     let mut rows = 0;
     for kind in ["xfs", "ext4"] {
