@@ -22,7 +22,6 @@ mod observed;
 mod pages;
 mod platter;
 mod power;
-mod report;
 mod s3;
 mod seeks;
 mod stacks;

@@ -125,7 +125,11 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     assert!(users.contains("lumpscope:"), "{users}");
     let program = bare.join("usr/bin/lumpscope");
     let settings = bare.join("etc/lumpscope/lumpscope.toml");
-    for page in ["lumpscope.1", "lumpscope-evacuate.1", "lumpscope-admin-drain.1"] {
+    for page in [
+        "lumpscope.1",
+        "lumpscope-evacuate.1",
+        "lumpscope-admin-drain.1",
+    ] {
         let folder = bare.join("usr/share/man/man1");
         let is_there = [page.to_owned(), format!("{page}.gz")]
             .iter()

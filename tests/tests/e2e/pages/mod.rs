@@ -4,4 +4,5 @@
 mod browser;
 mod dashboards;
 mod grafana;
+mod report;
 mod rules;
