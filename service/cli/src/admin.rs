@@ -136,7 +136,7 @@ pub(super) async fn run(command: AdminCommand) -> Result<ExitCode> {
     .clone();
     let client = args.connect().await?;
     let (json, text) = answer(&client, command).await?;
-    args.say(|| json, || text);
+    args.say(|| json, || text)?;
     Ok(ExitCode::SUCCESS)
 }
 

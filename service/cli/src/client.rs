@@ -8,7 +8,7 @@ use clap::Args;
 use lumpscope_client::{Client, Options, Retry, Tls, Token};
 use serde_json::Value;
 
-use super::output::{print, print_as_is};
+use super::output::{print, print_json};
 
 /// Where the service is, and how to talk to it.
 #[derive(Args, Clone, Debug)]
@@ -128,11 +128,14 @@ impl ClientArgs {
     }
 
     /// Prints an answer in the form that was asked for.
-    pub(super) fn say(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
-        if self.json {
-            print_as_is(&json().to_string());
-        } else {
-            print(&text());
+    pub(super) fn say(
+        &self,
+        json: impl FnOnce() -> Value,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        match self.json {
+            true => print_json(&json()),
+            false => print(&text()),
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::format::PreallocArg;
 use crate::inspect::bar;
-use crate::output::{self, print, print_as_is};
+use crate::output::{self, print, print_json};
 
 /// Exit code: everything was done that could be, and lumps are missing.
 pub(super) const INCOMPLETE: u8 = 4;
@@ -97,9 +97,9 @@ pub(super) fn copy(args: &CopyArgs) -> Result<ExitCode> {
     bar.finish_and_clear();
     let report = done?;
     match args.json {
-        true => print_as_is(&as_json(&report).to_string()),
+        true => print_json(&as_json(&report)),
         false => print(&text(&report)),
-    }
+    }?;
     Ok(if report.copied.unreadable.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -197,13 +197,13 @@ pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
     let grown = done?;
     if args.json {
         let json = json!({"before_bytes": grown.before, "after_bytes": grown.after});
-        print_as_is(&json.to_string());
+        print_json(&json)?;
     } else {
         let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
         let path = args.path.display();
         print(&format!(
             "{path}: room for {after} of lumps, {before} before"
-        ));
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -135,7 +135,7 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
             let place = place(reply.placement());
             format!("{verb} {id} ({length} bytes {place}, request {request})")
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,9 +150,9 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
         .get_into(&args.store, args.id, range, &mut target)
         .await;
     let header = target.finish(done)?;
-    if args.client.json {
+    if let (true, Some(header)) = (args.client.json, header) {
         let json = to_json_with("id", args.id.to_string(), &header);
-        super::output::print_as_is(&json.to_string());
+        super::output::print_json(&json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -163,7 +163,7 @@ pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
     args.client.say(
         || to_json_with("id", args.id.to_string(), &found),
         || format!("{} bytes {}", found.length, place(found.placement())),
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -197,7 +197,7 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
                 (true, _) => format!("{id} deleted"),
                 (false, _) => format!("{id} there was no such lump"),
             },
-        );
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

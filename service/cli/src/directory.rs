@@ -184,7 +184,8 @@ impl Moved {
 pub(super) async fn upload(args: UploadArgs) -> Result<ExitCode> {
     let client = args.client.connect().await?;
     let moved = upload::run(client, &args).await?;
-    args.client.say(|| moved.json(), || moved.text("uploaded"));
+    args.client
+        .say(|| moved.json(), || moved.text("uploaded"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -192,6 +193,6 @@ pub(super) async fn download(args: DownloadArgs) -> Result<ExitCode> {
     let client = args.client.connect().await?;
     let moved = download::run(client, &args).await?;
     args.client
-        .say(|| moved.json(), || moved.text("downloaded"));
+        .say(|| moved.json(), || moved.text("downloaded"))?;
     Ok(ExitCode::SUCCESS)
 }

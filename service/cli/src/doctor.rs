@@ -8,6 +8,7 @@ mod summary;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
@@ -32,7 +33,7 @@ pub(super) struct DoctorArgs {
 }
 
 /// Looks at everything. The exit code is 1 when something does not work at all.
-pub(super) fn run(args: &DoctorArgs) -> ExitCode {
+pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let machine = machine(args);
     let details = args.all || args.config.is_some() || args.pid.is_some();
     let settings = settings(args);
@@ -40,18 +41,17 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     let told: Vec<Finding> = machine.iter().chain(wrong).cloned().collect();
     let findings: Vec<Finding> = machine.into_iter().chain(settings).collect();
     if args.json {
-        let json = serde_json::to_string_pretty(&findings);
-        print_as_is(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
+        print_as_is(&serde_json::to_string_pretty(&findings)?)?;
     } else {
         if details {
-            print(&report(&findings));
+            print(&report(&findings))?;
         }
-        print(&summary::of(&told, details));
+        print(&summary::of(&told, details))?;
     }
     if findings.iter().any(|f| f.level == Level::Missing) {
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What the machine has, and the process that was asked for.

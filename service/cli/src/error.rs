@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use lumpscope_client::Code;
 
+use crate::output;
+
 /// Ctrl-C; exit code 130.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
@@ -27,6 +29,11 @@ pub(crate) fn file<'a>(
 /// `cannot WHAT: ...`
 pub(crate) fn system(what: &str) -> impl Fn(io::Error) -> anyhow::Error {
     move |source| anyhow::anyhow!("cannot {what}: {source}")
+}
+
+/// Says on standard error why a command failed.
+pub(crate) fn complain(error: &anyhow::Error) {
+    output::complain(&format!("lumpscope: {error}"));
 }
 
 /// 3: the service has no such lump, store or request; 130: interrupted; else 1.

@@ -128,7 +128,7 @@ pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
     let mut done = std::mem::take(&mut *work.lock());
     find_missing(&work, &args, &mut done).await?;
     done.missing.sort();
-    args.client.say(|| as_json(&done), || text(&done));
+    args.client.say(|| as_json(&done), || text(&done))?;
     Ok(if done.missing.is_empty() {
         ExitCode::SUCCESS
     } else {

@@ -86,7 +86,7 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
     };
     let made = create::format(&args.path, &options);
     bar.finish_and_clear();
-    print(&summary(&made?));
+    print(&summary(&made?))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,27 +1,34 @@
 //! Help in 80 columns, which every terminal has.
 
+use std::process::ExitCode;
+
 use clap::error::ErrorKind;
 
 use lumpscope_units::columns::{self, COLUMNS};
 
-use crate::output;
+use crate::{error, output};
 
 /// Descriptions that would begin behind this column begin on a line of their own.
 const LAST_COLUMN: usize = 34;
 /// Where they begin then.
 const OWN_LINE: usize = 10;
 
-/// Shows help or what is wrong with the arguments, and ends the program.
-pub(super) fn exit(error: &clap::Error) -> ! {
+/// Shows help or what is wrong with the arguments; the exit code.
+pub(super) fn exit(error: &clap::Error) -> ExitCode {
     use ErrorKind::{
         DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand as Missing, DisplayVersion,
     };
     match error.kind() {
-        DisplayHelp | DisplayVersion => output::print(&narrow(&error.to_string())),
-        Missing => eprintln!("{}", narrow(&error.to_string()).trim_end()),
-        _ => output::complain(error.to_string().trim_end()),
+        DisplayHelp | DisplayVersion => {
+            if let Err(error) = output::print(&narrow(&error.to_string())) {
+                error::complain(&error);
+                return error::exit_code(&error);
+            }
+        }
+        Missing => output::complain(&narrow(&error.to_string())),
+        _ => output::complain(&error.to_string()),
     }
-    std::process::exit(error.exit_code());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
 /// The text in 80 columns; descriptions stay in their column.

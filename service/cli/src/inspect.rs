@@ -3,18 +3,18 @@
 
 mod text;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{LumpId, salvage};
-use lumpscope_units::columns::fitted;
 use serde::Serialize;
 
-use super::output::{complain, print, print_as_is};
+use super::output::{Lines, complain, print, print_as_is};
 
 /// Exit code: something is wrong with the store.
 const PROBLEMS: u8 = 1;
@@ -69,19 +69,19 @@ pub(super) struct CheckArgs {
 }
 
 /// Shows what a store holds.
-pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
+pub(super) fn inspect(args: &InspectArgs) -> Result<ExitCode> {
     if args.salvage {
         return match salvage::examine(&args.path) {
             Ok(report) => {
-                show(args.json, &report, text::salvage);
-                exit_code(report.is_clean())
+                show(args.json, &report, text::salvage)?;
+                Ok(exit_code(report.is_clean()))
             }
-            Err(error) => not_checked(&error),
+            Err(error) => Ok(not_checked(&error)),
         };
     }
     let inspector = match Inspector::open(&args.path) {
         Ok(inspector) => inspector,
-        Err(error) => return not_checked(&error),
+        Err(error) => return Ok(not_checked(&error)),
     };
     let report = inspector.report();
     let limit = args.limit.unwrap_or(usize::MAX);
@@ -90,35 +90,39 @@ pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
             inspector.lumps(args.from).take(limit),
             args.json,
             text::lump,
-        );
+        )?;
     } else if args.records {
         let mut lines = Lines::new(args.json);
         let mut left = limit;
+        let mut written = Ok(true);
         inspector.records(|record| {
             left = left.saturating_sub(1);
-            lines.add(&record, text::record) && left > 0
+            written = lines.add(&record, text::record);
+            matches!(written, Ok(true)) && left > 0
         });
+        written?;
+        lines.flush()?;
     } else if args.json {
-        print_json(report);
+        print_json(report)?;
     } else {
-        print(&text::summary(report));
+        print(&text::summary(report))?;
     }
     if args.lumps || args.records {
         for finding in &report.findings.list {
             complain(&format!("lumpscope: {finding}"));
         }
     }
-    exit_code(report.findings.total == 0)
+    Ok(exit_code(report.findings.total == 0))
 }
 
 /// Reads every lump.
-pub(super) fn check(args: &CheckArgs) -> ExitCode {
+pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
     if args.salvage {
         return check_salvage(args);
     }
     let inspector = match Inspector::open(&args.path) {
         Ok(inspector) => inspector,
-        Err(error) => return not_checked(&error),
+        Err(error) => return Ok(not_checked(&error)),
     };
     let bar = bar("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     let report = inspector.check(|done, total| {
@@ -127,11 +131,11 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
         true
     });
     bar.finish_and_clear();
-    show(args.json, &report, text::checked);
-    exit_code(report.clean)
+    show(args.json, &report, text::checked)?;
+    Ok(exit_code(report.clean))
 }
 
-fn check_salvage(args: &CheckArgs) -> ExitCode {
+fn check_salvage(args: &CheckArgs) -> Result<ExitCode> {
     let bar = bar("{wide_bar} {pos}/{len} lumps {eta}");
     let checked = salvage::check(&args.path, |done, total| {
         bar.set_length(total);
@@ -141,10 +145,11 @@ fn check_salvage(args: &CheckArgs) -> ExitCode {
     bar.finish_and_clear();
     match checked {
         Ok(check) => {
-            show(args.json, &check, text::salvage_checked);
-            exit_code(check.salvage.is_clean() && check.damaged_lumps == 0)
+            show(args.json, &check, text::salvage_checked)?;
+            let clean = check.salvage.is_clean() && check.damaged_lumps == 0;
+            Ok(exit_code(clean))
         }
-        Err(error) => not_checked(&error),
+        Err(error) => Ok(not_checked(&error)),
     }
 }
 
@@ -157,11 +162,10 @@ pub(super) fn bar(template: &str) -> ProgressBar {
     ProgressBar::no_length().with_style(style)
 }
 
-fn show<T: Serialize>(json: bool, report: &T, text: impl Fn(&T) -> String) {
-    if json {
-        print_json(report);
-    } else {
-        print(&text(report));
+fn show<T: Serialize>(json: bool, report: &T, text: impl Fn(&T) -> String) -> Result<()> {
+    match json {
+        true => print_json(report),
+        false => print(&text(report)),
     }
 }
 
@@ -178,46 +182,20 @@ fn not_checked(error: &lumpscope_engine::Error) -> ExitCode {
     ExitCode::from(NOT_CHECKED)
 }
 
-fn print_json(report: &impl Serialize) {
-    match serde_json::to_string_pretty(report) {
-        Ok(json) => print_as_is(&json),
-        // Reports have string keys only, which is all that can be wrong.
-        Err(error) => complain(&format!("lumpscope: {error}")),
-    }
+fn print_json(report: &impl Serialize) -> Result<()> {
+    print_as_is(&serde_json::to_string_pretty(report)?)
 }
 
-/// Lines on standard output, written as they come.
-struct Lines {
-    out: io::BufWriter<io::StdoutLock<'static>>,
+fn list<T: Serialize>(
+    items: impl Iterator<Item = T>,
     json: bool,
-}
-
-impl Lines {
-    fn new(json: bool) -> Self {
-        Self {
-            out: io::BufWriter::new(io::stdout().lock()),
-            json,
-        }
-    }
-
-    /// False: nobody reads any more.
-    fn add<T: Serialize>(&mut self, item: &T, text: impl Fn(&T) -> String) -> bool {
-        let written = if self.json {
-            serde_json::to_writer(&mut self.out, item)
-                .map_err(io::Error::from)
-                .and_then(|()| self.out.write_all(b"\n"))
-        } else {
-            write!(self.out, "{}", fitted(&text(item)))
-        };
-        written.is_ok()
-    }
-}
-
-fn list<T: Serialize>(items: impl Iterator<Item = T>, json: bool, text: impl Fn(&T) -> String) {
+    text: impl Fn(&T) -> String,
+) -> Result<()> {
     let mut lines = Lines::new(json);
     for item in items {
-        if !lines.add(&item, &text) {
-            return;
+        if !lines.add(&item, &text)? {
+            return Ok(());
         }
     }
+    lines.flush().map(drop)
 }

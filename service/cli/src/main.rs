@@ -1,5 +1,7 @@
 //! `lumpscope`: the service, its client and its tools in one binary.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod admin;
 mod client;
 mod copy;
@@ -124,7 +126,10 @@ enum Command {
 fn main() -> ExitCode {
     let matches = commands().try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = cli.unwrap_or_else(|error| help::exit(&error));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return help::exit(&error),
+    };
     match cli.color {
         ColorChoice::Auto => {}
         ColorChoice::Always => console::set_colors_enabled(true),
@@ -133,7 +138,7 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            output::complain(&format!("lumpscope: {error}"));
+            error::complain(&error);
             error::exit_code(&error)
         }
     }
@@ -163,8 +168,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Download(args) => block_on(directory::download(args)),
         Command::Evacuate(args) => block_on(evacuate::run(*args)),
         Command::Admin(command) => block_on(admin::run(command)),
-        Command::Inspect(args) => Ok(inspect::inspect(&args)),
-        Command::Check(args) => Ok(inspect::check(&args)),
+        Command::Inspect(args) => inspect::inspect(&args),
+        Command::Check(args) => inspect::check(&args),
         Command::Copy(args) => copy::copy(&args),
         Command::Grow(args) => copy::grow(&args),
         Command::Token(args) => token::run(&args),
@@ -172,8 +177,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Trace(args) => block_on_live(observe::trace::run(args)),
         Command::Top(args) => block_on_live(observe::top::run(args)),
         Command::Record(args) => block_on_live(observe::record::run(args)),
-        Command::Doctor(args) => Ok(doctor::run(&args)),
-        Command::Completions(args) => Ok(shell::completions(&args, commands())),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => shell::completions(&args, commands()),
         Command::Man(args) => shell::man(&args, commands()),
         #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),

@@ -1,7 +1,39 @@
-//! Output for people, in 80 columns, and for programs, as it is.
+//! Standard output and standard error. Nothing else in this crate writes to either.
 
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::Result;
 use lumpscope_units::columns;
 pub(super) use lumpscope_units::columns::{COLUMNS, Table};
+use serde::Serialize;
+
+/// Standard output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output: {0}")]
+pub(crate) struct Unwritten(io::Error);
+
+/// Writes bytes at once; `false`: the reader has closed the pipe.
+pub(super) fn write(bytes: &[u8]) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) => closed(error).map(|()| false),
+    }
+}
+
+/// A reader that has closed the pipe has seen enough: that is no error.
+pub(super) fn closed(error: io::Error) -> Result<()> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(Unwritten(error).into()),
+    }
+}
+
+/// Standard output for bytes that are no text.
+pub(super) fn stdout() -> impl io::Write + Send {
+    io::stdout()
+}
 
 /// A table without lines.
 pub(super) fn table(head: &[&str]) -> Table {
@@ -15,35 +47,71 @@ pub(super) fn indented(text: &str) -> String {
 }
 
 /// Prints for people: no line has more than 80 columns but for a word that has.
-pub(super) fn print(text: &str) {
-    print_as_is(&columns::fitted(text));
+pub(super) fn print(text: &str) -> Result<()> {
+    print_as_is(&columns::trimmed(&columns::fitted(text)))
 }
 
-/// Prints for programs, without the blanks at the ends of lines. A closed pipe is no error: its
-/// reader has seen enough.
-pub(super) fn print_as_is(text: &str) {
-    use std::io::Write as _;
-    let mut out = std::io::stdout().lock();
-    for line in text.lines() {
-        if writeln!(out, "{}", line.trim_end()).is_err() {
-            return;
+/// Prints for programs.
+pub(super) fn print_as_is(text: &str) -> Result<()> {
+    write(format!("{}\n", text.trim_end()).as_bytes()).map(drop)
+}
+
+/// Prints JSON in one line.
+pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
+    print_as_is(&serde_json::to_string(value)?)
+}
+
+/// Many lines on standard output, written in large pieces.
+pub(super) struct Lines {
+    json: bool,
+    waiting: String,
+}
+
+impl Lines {
+    /// Bytes that are written at once.
+    const PIECE: usize = 64 << 10;
+
+    pub(super) fn new(json: bool) -> Self {
+        Self {
+            json,
+            waiting: String::new(),
         }
+    }
+
+    /// Adds a line; `false`: the reader has closed the pipe.
+    pub(super) fn add<T: Serialize>(
+        &mut self,
+        item: &T,
+        text: impl Fn(&T) -> String,
+    ) -> Result<bool> {
+        if self.json {
+            self.waiting += &serde_json::to_string(item)?;
+            self.waiting.push('\n');
+        } else {
+            self.waiting += &columns::fitted(&text(item));
+        }
+        match self.waiting.len() {
+            ..Self::PIECE => Ok(true),
+            _ => self.flush(),
+        }
+    }
+
+    /// Writes what has been added; `false`: the reader has closed the pipe.
+    pub(super) fn flush(&mut self) -> Result<bool> {
+        write(std::mem::take(&mut self.waiting).as_bytes())
     }
 }
 
-/// Says on standard error why a command ends: a line for programs, lines of 80 columns on a terminal.
+/// Says on standard error why a command ends, or what is missing in its output: a line for programs,
+/// lines of 80 columns on a terminal.
 pub(super) fn complain(text: &str) {
-    use std::io::IsTerminal as _;
-    let terminal = std::io::stderr().is_terminal();
-    eprintln!(
-        "{}",
-        if terminal {
-            columns::fitted(text)
-        } else {
-            text.to_owned()
-        }
-        .trim_end()
-    );
+    let text = text.trim_end();
+    let shown = match io::stderr().is_terminal() {
+        true => columns::fitted(text),
+        false => format!("{text}\n"),
+    };
+    // There is no other place to say that this failed.
+    let _ = io::stderr().write_all(shown.as_bytes());
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::error::file as file_error;
-use crate::output::{print, print_as_is};
+use crate::output::{print, write};
 
 /// `lumpscope completions`.
 #[derive(Args)]
@@ -28,11 +28,11 @@ pub(super) struct ManArgs {
 }
 
 /// Writes the completions of a shell to standard output.
-pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> ExitCode {
+pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "lumpscope", &mut script);
-    print_as_is(&String::from_utf8_lossy(&script));
-    ExitCode::SUCCESS
+    write(&script)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the manual, a page for the program and one for each command.
@@ -42,7 +42,7 @@ pub(super) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let pages = write_pages(&command, folder).map_err(file_error("write to", folder))?;
-    print(&format!("{pages} pages in {}", folder.display()));
+    print(&format!("{pages} pages in {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

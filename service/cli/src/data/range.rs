@@ -1,6 +1,5 @@
 //! The client commands on ranges of ids.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -11,7 +10,7 @@ use serde_json::json;
 use tokio_stream::StreamExt as _;
 
 use crate::client::ClientArgs;
-use crate::output::table;
+use crate::output::{Lines, table};
 
 /// `lumpscope delete-range`.
 #[derive(Args)]
@@ -71,7 +70,7 @@ pub(crate) async fn delete_range(args: DeleteRangeArgs) -> Result<ExitCode> {
     args.client.say(
         || json!({"deleted": done.deleted, "request_id": done.request_id}),
         || format!("deleted {} lumps", done.deleted),
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,19 +78,23 @@ pub(crate) async fn list(args: ListArgs) -> Result<ExitCode> {
     let client = args.client.connect().await?;
     let ids = client.list(&args.store, args.start, args.end);
     let mut ids = ids.take(args.limit.unwrap_or(usize::MAX));
-    let mut out = std::io::BufWriter::new(std::io::stdout());
+    let mut lines = Lines::new(args.client.json);
+    let mut ended = Ok(());
     while let Some(id) = ids.next().await {
-        let id = id?;
-        let written = if args.client.json {
-            writeln!(out, "{}", json!({"id": id.to_string()}))
-        } else {
-            writeln!(out, "{id}")
+        let id = match id {
+            Ok(id) => id.to_string(),
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
         };
-        // A closed pipe is no error: its reader has seen enough.
-        if written.is_err() {
+        if !lines.add(&json!({ "id": &id }), |_| id.clone())? {
             break;
         }
     }
+    // The ids that came before an error are listed.
+    lines.flush()?;
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,6 +124,6 @@ pub(crate) async fn usage(args: UsageArgs) -> Result<ExitCode> {
             table.right(1);
             format!("{} lumps in the range\n{table}", u.lumps)
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use lumpscope_server::json::to_json;
 use serde_json::json;
 
 use crate::client::ClientArgs;
-use crate::output::{indented, print, print_as_is, table};
+use crate::output::{indented, print, print_json, table};
 
 /// `lumpscope stores`.
 #[derive(Args)]
@@ -58,7 +58,7 @@ pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
     let stores = args.client.connect().await?.stores().await?;
     if args.client.json {
         for store in &stores {
-            print_as_is(&to_json(store).to_string());
+            print_json(&to_json(store))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -84,7 +84,7 @@ pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
             more.push_str(&indented(&text));
         }
     }
-    print(&format!("{table}\n{more}"));
+    print(&format!("{table}\n{more}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn health(args: HealthArgs) -> Result<ExitCode> {
     let serves = serves.map_err(|error| unknown(error, args.store.as_deref()))?;
     let word = if serves { "serving" } else { "not serving" };
     let json = || json!({ "store": args.store, "serving": serves });
-    args.client.say(json, || word.to_owned());
+    args.client.say(json, || word.to_owned())?;
     Ok(match serves {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -143,7 +143,7 @@ pub(crate) async fn stat(args: StoreArgs) -> Result<ExitCode> {
             list.right(1);
             format!("{facts}\n\n{list}")
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -154,6 +154,6 @@ pub(crate) async fn sync(args: StoreArgs) -> Result<ExitCode> {
     args.client.say(
         || json!({"request_id": reply.request_id}),
         || "everything that was acknowledged is on stable storage".to_owned(),
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -163,7 +163,7 @@ pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
     let begun = Instant::now();
     let done = Arc::new(Done::default());
     let result = drive(&args, &stores, size, &done, &over).await;
-    say(&args, &done, begun.elapsed());
+    say(&args, &done, begun.elapsed())?;
     result?;
     let bad = done.failed.load(Ordering::Relaxed) + done.wrong.load(Ordering::Relaxed);
     Ok(match bad {
@@ -228,7 +228,7 @@ fn ids(args: &LoadArgs, number: u32) -> Vec<LumpId> {
         .collect()
 }
 
-fn say(args: &LoadArgs, done: &Done, took: Duration) {
+fn say(args: &LoadArgs, done: &Done, took: Duration) -> Result<()> {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (puts, gets, deletes) = (of(&done.puts), of(&done.gets), of(&done.deletes));
     let (bytes, failed, wrong) = (of(&done.bytes), of(&done.failed), of(&done.wrong));
@@ -239,5 +239,5 @@ fn say(args: &LoadArgs, done: &Done, took: Duration) {
                 "failed": failed, "wrong": wrong, "seconds": seconds})
         },
         || format!("{} in {seconds:.1} s", done.words()),
-    );
+    )
 }

@@ -14,7 +14,7 @@ use lumpscope_units::{Span, clock::date, human};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, moment};
 use crate::client::ClientArgs;
-use crate::output::{print, print_as_is, table};
+use crate::output::{complain, print, print_json, table};
 
 /// Slowest requests that are told when no number is given.
 const SLOWEST: u32 = 5;
@@ -52,15 +52,15 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     };
     if args.client.json {
         for request in &requests {
-            print_as_is(&to_json(request).to_string());
+            print_json(&to_json(request))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     if requests.is_empty() {
-        print("no request is kept that fits");
+        print("no request is kept that fits")?;
     }
     let told: Vec<String> = requests.iter().map(text).collect();
-    print(&told.join("\n\n"));
+    print(&told.join("\n\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -94,10 +94,10 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
         Some(id) => match replay.explain(id) {
             Some(explained) => vec![explained],
             None => {
-                eprintln!(
+                complain(&format!(
                     "lumpscope: nothing is known of request {id} in {}",
                     file.display()
-                );
+                ));
                 return Ok(None);
             }
         },

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::live::ending;
 use crate::client::ClientArgs;
 use crate::error::file as file_error;
+use crate::output::complain;
 
 /// `lumpscope record`.
 #[derive(Args)]
@@ -69,7 +70,7 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
         };
         left = left.map(|left| left - 1);
         let Some(reply) = reply else {
-            eprintln!("lumpscope: the service hands out no more");
+            complain("lumpscope: the service hands out no more");
             break;
         };
         file.write_all(&reply.lines).map_err(write)?;
@@ -82,9 +83,9 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
         dropped = reply.dropped;
     }
     if dropped > 0 {
-        eprintln!(
+        complain(&format!(
             "lumpscope: incomplete: {dropped} lines were left out, because they were not taken in time"
-        );
+        ));
     }
     args.client.say(
         || json!({"file": args.file, "lines": lines, "bytes": bytes, "dropped": dropped}),
@@ -96,7 +97,7 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
                 human::count(dropped)
             )
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

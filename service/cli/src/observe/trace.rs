@@ -14,10 +14,11 @@ use lumpscope_units::columns::{fitted, trimmed};
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
 use super::export::{self, Format};
-use super::live::{Doubts, ending, put_out};
+use super::live::{Doubts, ending};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, process, time};
 use crate::client::ClientArgs;
+use crate::output::{self, complain};
 
 /// `lumpscope trace`.
 #[derive(Args)]
@@ -97,10 +98,10 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode> {
             () = ending.cancelled() => break,
         };
         let Some(reply) = reply else {
-            eprintln!("lumpscope: the service hands out no more");
+            complain("lumpscope: the service hands out no more");
             break;
         };
-        if !screen.show(&reply) {
+        if !screen.show(&reply)? {
             break;
         }
     }
@@ -130,10 +131,12 @@ async fn exported(args: &TraceArgs, file: &Path, format: Format) -> Result<ExitC
     replay::known(&read.await?, args.filter.store.as_deref())?;
     let left_out = left_out.load(Ordering::Relaxed);
     if count.is_none() && left_out > 0 {
-        eprintln!("lumpscope: incomplete: {left_out} block requests beyond {MAX_EXPORTED}");
+        complain(&format!(
+            "lumpscope: incomplete: {left_out} block requests beyond {MAX_EXPORTED}"
+        ));
     }
     let blocks = std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner));
-    put_out(&export::text(format, &blocks, &replay::disks(file)?));
+    output::write(export::text(format, &blocks, &replay::disks(file)?).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -144,16 +147,22 @@ async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
     }
     let wanted = args.filter.request();
     let mut screen = Screen::new(args.client.json, args.count);
-    let mut more = true;
+    let more = Arc::new(Mutex::new(Ok(true)));
+    let shown = Arc::clone(&more);
     let read = replay::read(file, move |block| {
-        if more && fits(&block, &wanted) {
-            more = screen.show(&v1::TraceResponse {
+        let mut more = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*more, Ok(true)) && fits(&block, &wanted) {
+            *more = screen.show(&v1::TraceResponse {
                 blocks: vec![block],
                 ..Default::default()
             });
         }
     });
     replay::known(&read.await?, args.filter.store.as_deref())?;
+    std::mem::replace(
+        &mut *more.lock().unwrap_or_else(PoisonError::into_inner),
+        Ok(false),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -189,7 +198,7 @@ impl Screen {
     }
 
     /// False: that was all.
-    fn show(&mut self, reply: &v1::TraceResponse) -> bool {
+    fn show(&mut self, reply: &v1::TraceResponse) -> Result<bool> {
         self.doubts.tell(&reply.incomplete, reply.dropped);
         let mut text = String::new();
         if !self.json && !self.begun {
@@ -206,7 +215,8 @@ impl Screen {
             text.push('\n');
             self.left -= 1;
         }
-        (text.is_empty() || put_out(&text)) && self.left > 0
+        let read = text.is_empty() || output::write(text.as_bytes())?;
+        Ok(read && self.left > 0)
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::Done;
+use crate::output::complain;
 
 /// Bytes beyond one lump, so that lumps differ: each is a window into one buffer.
 const SPREAD: usize = 1 << 20;
@@ -83,7 +84,7 @@ impl Worker {
             }
             Done::count(&self.done.failed, 1);
             if well {
-                eprintln!("lumpscope: store {}: {error}", self.store);
+                complain(&format!("lumpscope: store {}: {error}", self.store));
             }
             well = false;
             tokio::select! {
@@ -143,7 +144,10 @@ impl Worker {
         if got != Some(self.window(from)) {
             let what = got.map_or("gone", |_| "not what was put");
             Done::count(&self.done.wrong, 1);
-            eprintln!("lumpscope: store {}: lump {id} is {what}", self.store);
+            complain(&format!(
+                "lumpscope: store {}: lump {id} is {what}",
+                self.store
+            ));
         }
         Ok(())
     }
@@ -168,11 +172,11 @@ impl Worker {
         for ids in ids.chunks(lumpscope_client::MANY) {
             if let Err(error) = self.client.delete_many(&self.store, ids).await {
                 Done::count(&self.done.failed, 1);
-                eprintln!(
+                complain(&format!(
                     "lumpscope: store {}: {} lumps are left: {error}",
                     self.store,
                     ids.len()
-                );
+                ));
             }
         }
     }

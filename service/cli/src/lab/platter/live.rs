@@ -126,7 +126,7 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
         ..LiveOptions::new(&args.drive)
     };
     let device = live::attach(exe, &options)?;
-    print_as_is(&device.display().to_string());
+    print_as_is(&device.display().to_string())?;
     let status = live::status_of(&device)?;
     let late_ns = u64::from(status.options.scale) * status.way.delay_ns;
     if human::ratio(late_ns, REQUEST_NS).is_some_and(|share| share > BUSY) {
@@ -149,7 +149,7 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for listed in live::list()? {
         if let Err(error) = live::detach(&listed.device, args.force) {
-            eprintln!("lumpscope: {error}");
+            complain(&format!("lumpscope: {error}"));
             code = ExitCode::FAILURE;
         }
     }
@@ -163,23 +163,22 @@ pub(super) fn bad_spots(args: &BadSpotsArgs) -> Result<ExitCode> {
 
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
     let listed = live::list()?;
-    if args.json {
-        print_as_is(&json(&listed)?);
-    } else {
-        print(&shown::status(&listed));
-    }
+    match args.json {
+        true => print_as_is(&json(&listed)?),
+        false => print(&shown::status(&listed)),
+    }?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn log(args: &LogArgs) -> Result<ExitCode> {
     let trace = live::log_of(&args.device)?.trace();
     if trace.missing > 0 {
-        eprintln!(
+        complain(&format!(
             "lumpscope: the {} oldest requests are forgotten",
             trace.missing
-        );
+        ));
     }
-    print_as_is(&json(&trace)?);
+    print_as_is(&json(&trace)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

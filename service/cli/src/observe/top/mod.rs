@@ -16,8 +16,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::rates::StoreView;
-use super::live::{ending, put_out};
+use super::live::ending;
 use crate::client::ClientArgs;
+use crate::output;
 
 /// Shortest interval.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -44,7 +45,7 @@ pub(crate) struct TopArgs {
 pub(crate) async fn run(args: TopArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         let (before, after, passed) = recorded::whole(file, args.store.as_deref()).await?;
-        Screen::new(&args).show(&before, &after, 0, passed);
+        Screen::new(&args).show(&before, &after, 0, passed)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.interval.0 < SHORTEST {
@@ -67,7 +68,7 @@ pub(crate) async fn run(args: TopArgs) -> Result<ExitCode> {
             () = ending.cancelled() => break,
         };
         let passed = after.at.duration_since(before.at);
-        if !screen.show(&before.stores, &after.stores, unix_ns(), passed) {
+        if !screen.show(&before.stores, &after.stores, unix_ns(), passed)? {
             break;
         }
         before = after;
@@ -126,12 +127,12 @@ impl Screen {
         after: &[v1::StoreReport],
         now_ns: i64,
         passed: Duration,
-    ) -> bool {
+    ) -> Result<bool> {
         let seconds = passed.as_secs_f64().max(1e-3);
         let views = views(before, after, seconds);
         if self.json {
             let line = json!({"at_unix_ns": now_ns, "seconds": seconds, "stores": views});
-            return put_out(&format!("{line}\n"));
+            return output::write(format!("{line}\n").as_bytes());
         }
         let head = match now_ns {
             0 => format!("the whole recording, over {seconds:.2} s"),
@@ -147,7 +148,7 @@ impl Screen {
             }
         };
         self.begun = true;
-        put_out(&drawn)
+        output::write(drawn.as_bytes())
     }
 }
 

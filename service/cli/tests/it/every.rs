@@ -1,0 +1,170 @@
+//! Every command with arguments that make it print something.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::common::folder;
+use crate::process::{PROGRAM, Process};
+
+/// A recording of a service on an ext4.
+pub(crate) const RECORDING: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../ebpf/observer/testdata/ext4.jsonl"
+);
+
+/// A service with the stores `hdd` and `more`, and files for the commands.
+pub(crate) struct Scene {
+    dir: tempfile::TempDir,
+    service: Process,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let dir = folder();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["first", "second"] {
+            let file = at(name);
+            let made = run("", &words(&["format", path(&file), "--capacity", "64M"]));
+            assert!(made.status.success(), "{made:?}");
+        }
+        std::fs::write(at("a"), vec![7; 100_000]).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        std::fs::copy(at("a"), at("folder/a")).unwrap();
+        let (first, second) = (at("first"), at("second"));
+        let stores = [("hdd", first.as_path()), ("more", second.as_path())];
+        let service = Process::start(dir.path(), &stores, &[]);
+        Self { dir, service }
+    }
+
+    pub(crate) fn server(&self) -> &str {
+        &self.service.grpc
+    }
+
+    /// Runs `each` with all commands: those of a client first, then those that need no service.
+    pub(crate) fn each(mut self, each: impl Fn(&str, &[String])) {
+        for line in self.online() {
+            each(&self.service.grpc, &line);
+        }
+        self.service.signal(Signal::TERM);
+        self.service.ended(Duration::from_secs(30));
+        for line in self.offline() {
+            each("", &line);
+        }
+    }
+
+    pub(crate) fn at(&self, name: &str) -> String {
+        path(&self.dir.path().join(name)).to_owned()
+    }
+
+    fn online(&self) -> Vec<Vec<String>> {
+        let (a, second) = (self.at("a"), self.at("second"));
+        let (folder, again) = (self.at("folder"), self.at("again"));
+        let recording = self.at("r.jsonl");
+        let most = "ffffffffffffffffffffffffffffffff";
+        let lines: &[&[&str]] = &[
+            &["put", "hdd", "1", &a],
+            &["put", "hdd", most, &a],
+            &["head", "hdd", "1"],
+            &["list", "hdd"],
+            &["usage", "hdd"],
+            #[cfg(feature = "lab")]
+            &[
+                "load",
+                "--store",
+                "hdd",
+                "--lumps",
+                "20",
+                "--seconds",
+                "1",
+                "--keep",
+            ],
+            &["delete", "hdd", "1", "2"],
+            &["delete-range", "hdd", "5", "9"],
+            &["stores"],
+            &["stat", "hdd"],
+            &["health", "hdd"],
+            &["sync", "hdd"],
+            &["top", "--count", "1"],
+            &["explain"],
+            &["record", &recording, "--seconds", "1"],
+            &["upload", "hdd", &folder, "--manifest", "5000"],
+            &["download", "hdd", "5000", &again],
+            &["evacuate", "hdd", "more"],
+            &["admin", "service"],
+            &["admin", "observer"],
+            &["admin", "events"],
+            &["admin", "reload"],
+            &["admin", "remove-store", "more"],
+            &["admin", "add-store", "more", &second],
+            &["admin", "scrub-start", "hdd", "--rate", "64M"],
+            &["admin", "scrub", "hdd"],
+            &["admin", "scrub-stop", "hdd"],
+            &["admin", "gc", "hdd"],
+            &["admin", "drain", "hdd"],
+            &["admin", "resume", "hdd"],
+        ];
+        lines.iter().map(|line| words(line)).collect()
+    }
+
+    fn offline(&self) -> Vec<Vec<String>> {
+        let (first, copy, made) = (self.at("first"), self.at("copy"), self.at("made"));
+        let (pages, store) = (self.at("pages"), format!("a={first}"));
+        let lines: &[&[&str]] = &[
+            &["format", &made, "--capacity", "16M"],
+            &["serve", "--check-config", "--no-probes", "--store", &store],
+            &["inspect", &first],
+            &["inspect", &first, "--lumps"],
+            &["inspect", &first, "--records"],
+            &["inspect", &first, "--salvage"],
+            &["check", &first],
+            &["check", &first, "--salvage"],
+            &["copy", &first, &copy],
+            &["grow", &copy, "--capacity", "80M"],
+            &["doctor"],
+            &["doctor", "--all"],
+            &["token"],
+            &["trace", "--replay", RECORDING],
+            &["trace", "--replay", RECORDING, "--export", "blkparse"],
+            &["explain", "--replay", RECORDING],
+            &["top", "--replay", RECORDING],
+            &["man", &pages],
+            #[cfg(feature = "lab")]
+            &["platter", "drives"],
+            #[cfg(feature = "lab")]
+            &["platter", "drives", "st1000dm003"],
+            #[cfg(feature = "lab")]
+            &["platter", "replay", RECORDING],
+            #[cfg(feature = "lab")]
+            &["platter", "status"],
+            #[cfg(feature = "lab")]
+            &["bench", "commands", "rand1", "--summary"],
+        ];
+        lines.iter().map(|line| words(line)).collect()
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+pub(crate) fn words(line: &[&str]) -> Vec<String> {
+    line.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The command, as a client of this service.
+pub(crate) fn command(server: &str, arguments: &[String]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .env("LUMPSCOPE_SERVER", server)
+        .env("LUMPSCOPE_RETRIES", "0")
+        .stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(server: &str, arguments: &[String]) -> Output {
+    command(server, arguments).output().unwrap()
+}
