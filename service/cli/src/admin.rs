@@ -11,7 +11,7 @@ use lumpscope_client::{Client, v1};
 use lumpscope_proto::hex;
 use lumpscope_server::config::StoreSpec;
 use lumpscope_server::json::to_json;
-use lumpscope_units::Size;
+use lumpscope_units::{Size, human};
 use serde_json::{Value, json};
 
 use super::client::ClientArgs;
@@ -201,12 +201,12 @@ fn done(request_id: u64, text: &str) -> (Value, String) {
 
 fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
     let text = format!(
-        "freed {} bytes: {} records dropped, {} moved; {} bytes in use, {} of them live",
-        reply.freed_bytes,
-        reply.dropped_records,
-        reply.relocated_records,
-        reply.used_bytes,
-        reply.live_bytes
+        "freed {}: {} dropped, {} moved; {} in use, {} of them live",
+        human::counted(reply.freed_bytes, "byte"),
+        human::counted(reply.dropped_records, "record"),
+        human::count(reply.relocated_records),
+        human::counted(reply.used_bytes, "byte"),
+        human::count(reply.live_bytes)
     );
     (to_json(reply), text)
 }
@@ -214,7 +214,7 @@ fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
 fn drained(reply: &v1::DrainResponse) -> (Value, String) {
     let text = match reply.under_way {
         0 => "drained: what was acknowledged is on stable storage".to_owned(),
-        left => format!("draining: {left} requests are still under way"),
+        left => format!("draining: {} in flight", human::counted(left, "request")),
     };
     (to_json(reply), text)
 }
@@ -247,7 +247,8 @@ fn reloaded(reply: &v1::ReloadResponse) -> (Value, String) {
         0 => "no TLS".to_owned(),
         end => format!("certificate valid until {end} (seconds since 1970)"),
     };
-    (to_json(reply), format!("{} tokens, {tls}", reply.tokens))
+    let tokens = human::counted(u64::from(reply.tokens), "token");
+    (to_json(reply), format!("{tokens}, {tls}"))
 }
 
 fn scrub_text(reply: &v1::GetScrubResponse) -> String {

@@ -137,11 +137,11 @@ fn as_json(report: &CopyReport) -> Value {
 fn text(report: &CopyReport) -> String {
     let copied = &report.copied;
     let mut text = format!(
-        "copied {} lumps, {}, in {:.0} s; all {} lumps of the copy were read and fit\n",
-        human::count(copied.lumps),
+        "copied {}, {}, in {:.0} s; verified {} of the copy\n",
+        human::counted(copied.lumps, "lump"),
         human::bytes(copied.bytes),
         report.elapsed.as_secs_f64(),
-        human::count(report.checked),
+        human::counted(report.checked, "lump"),
     );
     if copied.there > 0 {
         let there = human::count(copied.there);
@@ -174,8 +174,9 @@ pub(super) fn lost_text<'a>(lumps: impl Iterator<Item = (String, &'a String)>) -
         text.push_str(&format!("{id}\n{}", output::indented(why)));
     }
     if count > 0 {
-        let lumps = human::count(count);
-        text.insert_str(0, &format!("{lumps} lumps are missing:\n"));
+        let lumps = human::counted(count, "lump");
+        let are = if count == 1 { "is" } else { "are" };
+        text.insert_str(0, &format!("{lumps} {are} missing:\n"));
     }
     text
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::{LumpId, PutOptions, v1};
 use lumpscope_server::json::to_json_with;
+use lumpscope_units::human;
 use serde_json::json;
 
 use super::client::ClientArgs;
@@ -133,7 +134,10 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
             let verb = if reply.created { "created" } else { "replaced" };
             let (id, request) = (args.id, reply.request_id);
             let place = place(reply.placement());
-            format!("{verb} {id} ({length} bytes {place}, request {request})")
+            format!(
+                "{verb} {id} ({} {place}, request {request})",
+                human::counted(length, "byte")
+            )
         },
     )?;
     Ok(ExitCode::SUCCESS)
@@ -162,7 +166,10 @@ pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
     let found = client.head(&args.store, args.id).await?;
     args.client.say(
         || to_json_with("id", args.id.to_string(), &found),
-        || format!("{} bytes {}", found.length, place(found.placement())),
+        || {
+            let length = human::counted(found.length, "byte");
+            format!("{length} {}", place(found.placement()))
+        },
     )?;
     Ok(ExitCode::SUCCESS)
 }

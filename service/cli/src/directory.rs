@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use lumpscope_client::LumpId;
+use lumpscope_units::human;
 use serde_json::json;
 
 use super::client::ClientArgs;
@@ -168,8 +169,10 @@ impl Moved {
 
     fn text(&self, verb: &str) -> String {
         let mut text = format!(
-            "{verb} {} files and {} folders, {} bytes",
-            self.files, self.directories, self.bytes
+            "{verb} {} and {}, {}",
+            human::counted(self.files as u64, "file"),
+            human::counted(self.directories as u64, "folder"),
+            human::counted(self.bytes, "byte")
         );
         if self.skipped_bytes > 0 {
             text.push_str(&format!(", {} of them were there", self.skipped_bytes));

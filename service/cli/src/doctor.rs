@@ -13,7 +13,7 @@ use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
 
-use super::output::{print, print_as_is, table};
+use super::output::{print, print_as_is, table, width};
 
 /// `lumpscope doctor`.
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         if details {
             print(&report(&findings))?;
         }
-        print(&summary::of(&told, details))?;
+        print(&summary::of(&told, details, width()))?;
     }
     if findings.iter().any(|f| f.level == Level::Missing) {
         return Ok(ExitCode::FAILURE);

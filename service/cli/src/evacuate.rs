@@ -390,14 +390,14 @@ fn as_json(done: &Done) -> Value {
 
 fn text(done: &Done) -> String {
     let mut text = format!(
-        "copied {} lumps, {}, and read them back; {} were there already\n",
-        human::count(done.lumps),
+        "copied and verified {}, {}; {} already present\n",
+        human::counted(done.lumps, "lump"),
         human::bytes(done.bytes),
         human::count(done.there),
     );
     if done.gone > 0 {
-        let gone = human::count(done.gone);
-        text.push_str(&format!("{gone} were removed from the source meanwhile\n"));
+        let gone = human::counted(done.gone, "lump");
+        text.push_str(&format!("{gone} removed from the source meanwhile\n"));
     }
     text + &lost_text(done.missing.iter().map(|(id, why)| (id.to_string(), why)))
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use std::sync::LazyLock;
+
 use anyhow::Result;
 use lumpscope_units::columns;
 pub(super) use lumpscope_units::columns::{COLUMNS, Table};
@@ -35,20 +37,37 @@ pub(super) fn stdout() -> impl io::Write + Send {
     io::stdout()
 }
 
-/// A table without lines.
-pub(super) fn table(head: &[&str]) -> Table {
-    Table::new(head.iter().copied())
+/// Most columns of a line: 80 on a terminal, no limit elsewhere, so that a record is one line.
+pub(super) fn width() -> usize {
+    static WIDTH: LazyLock<usize> = LazyLock::new(|| match io::stdout().is_terminal() {
+        true => COLUMNS,
+        false => usize::MAX,
+    });
+    *WIDTH
 }
 
-/// Lines of at most 80 columns, each begun by two blanks.
+/// A table without lines.
+pub(super) fn table(head: &[&str]) -> Table {
+    Table::new(head.iter().copied()).within(width())
+}
+
+/// Lines that fit the width, each begun by two blanks.
 pub(super) fn indented(text: &str) -> String {
-    let lines = columns::words(text, COLUMNS - 2).into_iter();
+    let lines = columns::words(text, width() - 2).into_iter();
     lines.map(|line| format!("  {line}\n")).collect()
 }
 
-/// Prints for people: no line has more than 80 columns but for a word that has.
+/// The text for people in lines that fit the width, except for longer words.
+pub(super) fn fitted(text: &str) -> String {
+    match width() {
+        COLUMNS => columns::fitted(text),
+        _ => columns::trimmed(text) + "\n",
+    }
+}
+
+/// Prints for people.
 pub(super) fn print(text: &str) -> Result<()> {
-    print_as_is(&columns::trimmed(&columns::fitted(text)))
+    print_as_is(&columns::trimmed(&fitted(text)))
 }
 
 /// Prints for programs.
@@ -88,7 +107,7 @@ impl Lines {
             self.waiting += &serde_json::to_string(item)?;
             self.waiting.push('\n');
         } else {
-            self.waiting += &columns::fitted(&text(item));
+            self.waiting += &fitted(&text(item));
         }
         match self.waiting.len() {
             ..Self::PIECE => Ok(true),

@@ -10,6 +10,8 @@ use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
+use lumpscope_units::human;
+
 use crate::error::file as file_error;
 use crate::output::{print, write};
 
@@ -42,12 +44,16 @@ pub(super) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let pages = write_pages(&command, folder).map_err(file_error("write to", folder))?;
-    print(&format!("{pages} pages in {}", folder.display()))?;
+    print(&format!(
+        "{} in {}",
+        human::counted(pages, "page"),
+        folder.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the page of a command and those below it; says how many.
-fn write_pages(command: &Command, folder: &std::path::Path) -> io::Result<usize> {
+fn write_pages(command: &Command, folder: &std::path::Path) -> io::Result<u64> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone())

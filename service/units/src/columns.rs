@@ -92,12 +92,13 @@ fn width(text: &str) -> usize {
 }
 
 /// A table without lines. One that is too wide has less between its columns, then a last column in
-/// several lines, then rows of several lines.
-#[derive(Clone, Debug, Default)]
+/// several lines, then rows of several lines. Without a limit each row is one line.
+#[derive(Clone, Debug)]
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
     right: Vec<bool>,
+    columns: usize,
 }
 
 impl Table {
@@ -108,10 +109,18 @@ impl Table {
             right: vec![false; head.len()],
             head,
             rows: Vec::new(),
+            columns: COLUMNS,
         }
     }
 
-    /// A row of a single cell is a heading: it may be wider than its column.
+    /// Sets the width that rows must fit; `usize::MAX`: no limit.
+    #[must_use]
+    pub fn within(mut self, columns: usize) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// A row of a single cell may be wider than its column. Without a limit it ends the row before.
     pub fn add_row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
@@ -128,28 +137,26 @@ impl Table {
     pub fn lines(&self) -> Vec<String> {
         let widths = self.widths();
         let all = widths.len();
-        let gap = match span(&widths, 2) {
-            0..=COLUMNS => 2,
-            _ => 1,
-        };
-        if span(&widths, gap) <= COLUMNS {
+        let fits = |gap| span(&widths, gap) <= self.columns;
+        let gap = if fits(2) { 2 } else { 1 };
+        if fits(gap) {
             return self.each(|row| vec![self.part(row, &widths, (0, all), gap)]);
         }
         let before = span(&widths[..all - 1], 2) + 2;
         let words_last = self.right.last() == Some(&false);
-        if words_last && before + LEAST <= COLUMNS {
+        if words_last && before + LEAST <= self.columns {
             return self.each(|row| self.hanging(row, &widths, before));
         }
-        let groups = groups(&widths);
+        let groups = groups(&widths, self.columns);
         self.each(|row| {
             let lines = groups.iter().enumerate().map(|(at, group)| {
                 let indent = " ".repeat(if at == 0 { 0 } else { INDENT });
                 indent + &self.part(row, &widths, *group, 2)
             });
             let shown = lines.filter(|line| !line.trim().is_empty());
-            let fitted = shown.map(|line| match width(&line) {
-                0..=COLUMNS => line,
-                _ => broken(&line),
+            let fitted = shown.map(|line| match width(&line) <= self.columns {
+                true => line,
+                false => broken(&line),
             });
             fitted.collect()
         })
@@ -167,18 +174,21 @@ impl Table {
 
     /// Head and rows as lines.
     fn each(&self, lines: impl Fn(&[String]) -> Vec<String>) -> Vec<String> {
-        let rows = std::iter::once(&self.head).chain(&self.rows);
-        let lines = rows.flat_map(|row| match &row[..] {
-            [heading] if self.head.len() > 1 => vec![format!(" {heading}")],
-            row => lines(row),
-        });
-        lines
-            .flat_map(|text| {
-                text.lines()
-                    .map(|line| line.trim_end().to_owned())
-                    .collect::<Vec<_>>()
-            })
-            .collect()
+        let mut all: Vec<String> = Vec::new();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            match (&row[..], all.last_mut()) {
+                ([note], Some(before)) if self.head.len() > 1 && self.columns == usize::MAX => {
+                    before.push_str("  ");
+                    before.push_str(note.trim_start());
+                }
+                ([heading], _) if self.head.len() > 1 => all.push(format!(" {heading}")),
+                (row, _) => {
+                    let text = lines(row).join("\n");
+                    all.extend(text.lines().map(|line| line.trim_end().to_owned()));
+                }
+            }
+        }
+        all
     }
 
     /// Some columns of a row.
@@ -208,7 +218,7 @@ impl Table {
         let last = widths.len() - 1;
         let begin = self.part(row, widths, (0, last), 2) + "  ";
         let cell = row.get(last).map_or("", String::as_str);
-        let said = words(cell, COLUMNS - before);
+        let said = words(cell, self.columns - before);
         vec![begin + &said.join(&format!("\n{}", " ".repeat(before)))]
     }
 }
@@ -225,11 +235,11 @@ fn span(widths: &[usize], gap: usize) -> usize {
 }
 
 /// The columns of each line of a row, from and to.
-fn groups(widths: &[usize]) -> Vec<(usize, usize)> {
+fn groups(widths: &[usize], columns: usize) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut from = 0;
     for column in 0..widths.len() {
-        let room = COLUMNS - if from == 0 { 0 } else { INDENT };
+        let room = columns - if from == 0 { 0 } else { INDENT };
         if column > from && span(&widths[from..=column], 2) > room {
             found.push((from, column));
             from = column;
@@ -296,6 +306,8 @@ mod tests {
         let lines = hangs.lines();
         assert_eq!(lines.len(), 3, "{hangs}");
         assert!(lines[2].starts_with("       word"), "{hangs}");
+        let lines = hangs.within(usize::MAX).lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
         let wide = "x".repeat(30);
         let mut stacked = Table::new(["a", "b", "c", "d"]);
         stacked.right(3);
@@ -307,5 +319,9 @@ mod tests {
             "{stacked}"
         );
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{stacked}");
+        stacked.add_row(["  a note"]);
+        let lines = stacked.within(usize::MAX).lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].ends_with(" 1  a note"), "{lines:?}");
     }
 }

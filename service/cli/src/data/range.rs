@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::{LumpId, v1};
 use lumpscope_server::json::to_json;
+use lumpscope_units::human;
 use serde_json::json;
 use tokio_stream::StreamExt as _;
 
@@ -69,7 +70,7 @@ pub(crate) async fn delete_range(args: DeleteRangeArgs) -> Result<ExitCode> {
     let done = client.delete_range(request).await?;
     args.client.say(
         || json!({"deleted": done.deleted, "request_id": done.request_id}),
-        || format!("deleted {} lumps", done.deleted),
+        || format!("deleted {}", human::counted(done.deleted, "lump")),
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -122,7 +123,7 @@ pub(crate) async fn usage(args: UsageArgs) -> Result<ExitCode> {
                 table.add_row([what.to_owned(), bytes.to_string()]);
             }
             table.right(1);
-            format!("{} lumps in the range\n{table}", u.lumps)
+            format!("{} in the range\n{table}", human::counted(u.lumps, "lump"))
         },
     )?;
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use lumpscope_server::json::to_json;
 use serde_json::json;
 
 use crate::client::ClientArgs;
-use crate::output::{indented, print, print_json, table};
+use crate::output::{COLUMNS, Table, indented, print, print_json, table, width};
 
 /// `lumpscope stores`.
 #[derive(Args)]
@@ -54,6 +54,22 @@ fn observed_text(store: &v1::StoreInfo) -> String {
     }
 }
 
+/// All of a store in one line.
+fn lines(stores: &[v1::StoreInfo]) -> Table {
+    let mut table = table(&["name", "state", "observed", "layout", "device", "path"]);
+    for store in stores {
+        table.add_row([
+            store.name.clone(),
+            state_text(store),
+            observed_text(store),
+            store.layout.clone(),
+            store.device.clone(),
+            store.path.clone(),
+        ]);
+    }
+    table
+}
+
 pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
     let stores = args.client.connect().await?.stores().await?;
     if args.client.json {
@@ -61,6 +77,9 @@ pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
             print_json(&to_json(store))?;
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if width() > COLUMNS {
+        return print(&lines(&stores).to_string()).map(|()| ExitCode::SUCCESS);
     }
     let mut table = table(&["name", "state", "observed", "layout", "device"]);
     let mut more = String::new();

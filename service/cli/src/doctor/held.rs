@@ -3,6 +3,8 @@
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::privileges::{self, CapSet, ThreadStatus};
 
+use lumpscope_units::human;
+
 use super::{good, lacking};
 
 /// Findings about the process `pid`.
@@ -32,9 +34,9 @@ pub(super) fn findings(pid: u32) -> Vec<Finding> {
 fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
     let held = privileges::of(threads);
     let workers = threads.iter().filter(|thread| thread.kernel_worker).count();
-    let own = threads.len() - workers;
+    let own = human::counted((threads.len() - workers) as u64, "thread");
     let found = format!(
-        "process {pid}: user {}, group {}, {own} threads and {workers} of the kernel's",
+        "process {pid}: user {}, group {}, {own} and {workers} of the kernel",
         held.uid, held.gid
     );
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -123,10 +123,10 @@ impl Done {
     fn words(&self) -> String {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut words = format!(
-            "{} puts, {} gets, {} deletes, {}",
-            of(&self.puts),
-            of(&self.gets),
-            of(&self.deletes),
+            "{}, {}, {}, {}",
+            human::counted(of(&self.puts), "put"),
+            human::counted(of(&self.gets), "get"),
+            human::counted(of(&self.deletes), "delete"),
             human::bytes(of(&self.bytes))
         );
         for (count, what) in [

@@ -180,7 +180,7 @@ fn blocks(r: &v1::SlowRequest) -> String {
     let listed = r.blocks.len();
     match usize::try_from(r.block_requests) {
         Ok(all) if all > listed => {
-            format!("{table}\n{listed} of its {all} block requests are listed")
+            format!("{table}\n{listed} of its {all} block requests listed")
         }
         _ => table.to_string(),
     }
@@ -313,7 +313,7 @@ mod tests {
             "there before: other (dd[4711]) in /system.slice/backup.service",
             "- flush flush - - - - -",
             "shared, 0 B of it ours, FAILED: medium",
-            "2 of its 3 block requests are listed",
+            "2 of its 3 block requests listed",
             "lost to others: 5.90 ms (fs-journal 5.90 ms)",
             "incomplete: 2 events were lost",
         ] {

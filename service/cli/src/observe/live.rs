@@ -1,6 +1,7 @@
 //! Shared parts of commands that run until they are ended.
 
 use anyhow::Result;
+use lumpscope_units::human;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -42,9 +43,9 @@ impl Doubts {
             incomplete.clone_into(&mut self.said);
         }
         if dropped > self.dropped {
-            let more = dropped - self.dropped;
+            let more = human::counted(dropped - self.dropped, "block request");
             complain(&format!(
-                "lumpscope: {more} block requests were left out: they were not taken in time"
+                "lumpscope: left out {more} that were not read in time"
             ));
             self.dropped = dropped;
         }

@@ -84,15 +84,16 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     if dropped > 0 {
         complain(&format!(
-            "lumpscope: incomplete: {dropped} lines were left out, because they were not taken in time"
+            "lumpscope: incomplete: left out {} that were not read in time",
+            human::counted(dropped, "line")
         ));
     }
     args.client.say(
         || json!({"file": args.file, "lines": lines, "bytes": bytes, "dropped": dropped}),
         || {
             format!(
-                "recorded {} lines, {}, {} left out",
-                human::count(lines),
+                "recorded {}, {}; {} left out",
+                human::counted(lines, "line"),
                 human::bytes(bytes),
                 human::count(dropped)
             )

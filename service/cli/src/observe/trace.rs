@@ -1,5 +1,5 @@
-//! `lumpscope trace`: two lines for each block request, as it completes, and a third that names the
-//! cgroup of another process.
+//! `lumpscope trace`: each block request as it completes. On a terminal it has two lines, and a third
+//! that names the cgroup of another process; elsewhere it has one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
-use lumpscope_units::columns::{fitted, trimmed};
+use lumpscope_units::columns::{COLUMNS, fitted, trimmed};
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
 use super::export::{self, Format};
@@ -132,7 +132,8 @@ async fn exported(args: &TraceArgs, file: &Path, format: Format) -> Result<ExitC
     let left_out = left_out.load(Ordering::Relaxed);
     if count.is_none() && left_out > 0 {
         complain(&format!(
-            "lumpscope: incomplete: {left_out} block requests beyond {MAX_EXPORTED}"
+            "lumpscope: incomplete: left out {} beyond {MAX_EXPORTED}",
+            human::counted(left_out, "block request")
         ));
     }
     let blocks = std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner));
@@ -202,14 +203,14 @@ impl Screen {
         self.doubts.tell(&reply.incomplete, reply.dropped);
         let mut text = String::new();
         if !self.json && !self.begun {
-            text = head() + "\n";
+            text = head(output::width()) + "\n";
         }
         self.begun = true;
         let room = usize::try_from(self.left).unwrap_or(usize::MAX);
         for block in reply.blocks.iter().take(room) {
             let line = match self.json {
                 true => to_json(block).to_string(),
-                false => line(block),
+                false => line(block, output::width()),
             };
             text.push_str(line.trim_end());
             text.push('\n');
@@ -220,19 +221,24 @@ impl Screen {
     }
 }
 
-/// A block request as two lines of 80 columns, what the disk did and for whom.
-fn columns(did: [&str; 8], whom: [&str; 3]) -> String {
+/// What the disk did and for whom: a line of each in 80 columns, or both in one line.
+fn columns(did: [&str; 8], whom: [&str; 3], width: usize) -> String {
     let [at, device, op, sector, size, seek, queue, took] = did;
     let [owner, process, before] = whom;
-    let text = format!(
-        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}\n\
-         {:<16}{owner:<18} {process:<20} {before}",
-        ""
+    let did = format!(
+        "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}"
     );
-    fitted(&trimmed(&text)).trim_end().to_owned()
+    let whom = format!("{owner:<18} {process:<20} {before}");
+    match width {
+        COLUMNS => {
+            let lines = trimmed(&format!("{did}\n{:16}{whom}", ""));
+            fitted(&lines).trim_end().to_owned()
+        }
+        _ => format!("{did}  {whom}").trim_end().to_owned(),
+    }
 }
 
-fn head() -> String {
+fn head(width: usize) -> String {
     columns(
         [
             "done, UTC",
@@ -245,10 +251,11 @@ fn head() -> String {
             "device",
         ],
         ["for", "process", "there before"],
+        width,
     )
 }
 
-fn line(b: &v1::BlockLine) -> String {
+fn line(b: &v1::BlockLine, width: usize) -> String {
     let (sector, size) = match b.sectors {
         0 => (NONE.to_owned(), NONE.to_owned()),
         n => (b.sector.to_string(), human::bytes(u64::from(n) * 512)),
@@ -271,6 +278,11 @@ fn line(b: &v1::BlockLine) -> String {
         before.push_str("  ");
         before.push_str(&failed(&b.failure));
     }
+    // Our own is known, and kernel threads are in none.
+    let cgroup = (b.owner == "other" && !b.cgroup.is_empty()).then_some(&b.cgroup);
+    if let (Some(cgroup), false) = (cgroup, width == COLUMNS) {
+        before.push_str(&format!("  in {cgroup}"));
+    }
     let shown = columns(
         [
             &time_of_day(b.done_unix_ns),
@@ -283,11 +295,11 @@ fn line(b: &v1::BlockLine) -> String {
             &time(b.device_ns),
         ],
         [&owner, &process(&b.process, b.pid), &before],
+        width,
     );
-    // Our own is known, and kernel threads are in none.
-    match b.owner.as_str() {
-        "other" if !b.cgroup.is_empty() => {
-            format!("{shown}\n{}", fitted(&format!("{:<16}in {}", "", b.cgroup)))
+    match cgroup {
+        Some(cgroup) if width == COLUMNS => {
+            format!("{shown}\n{}", fitted(&format!("{:<16}in {cgroup}", "")))
         }
         _ => shown,
     }
@@ -348,7 +360,7 @@ mod tests {
             device_ns: None,
             ..Default::default()
         };
-        let shown = line(&block);
+        let shown = line(&block, COLUMNS);
         let words: Vec<&str> = shown.split_whitespace().collect();
         let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17, 18 \
                       lumpscope[4711] fs-journal";
@@ -357,7 +369,7 @@ mod tests {
             let line = text.lines().nth(1).unwrap();
             line.split(word).next().unwrap().chars().count()
         };
-        assert_eq!(at(&head(), "for"), at(&shown, "request 17"));
+        assert_eq!(at(&head(COLUMNS), "for"), at(&shown, "request 17"));
         assert!(
             shown.lines().all(|line| line.chars().count() <= 80),
             "{shown}"
@@ -368,8 +380,11 @@ mod tests {
             cgroup: "/system.slice/backup.service".into(),
             ..block
         };
-        let told = line(&foreign);
+        let told = line(&foreign, COLUMNS);
         let last = told.lines().nth(2).expect("a third line");
         assert_eq!(last.trim(), "in /system.slice/backup.service");
+        let told = line(&foreign, usize::MAX);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(told.ends_with(last.trim()), "{told}");
     }
 }

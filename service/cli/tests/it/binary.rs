@@ -163,7 +163,7 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     assert_eq!(good(&service.run(&["delete", "disk", "abc"])), "deleted\n");
     assert!(good(&service.run(&["delete", "disk", "abc"])).contains("no such lump"));
     let said = good(&service.run(&["delete-range", "disk", "0", "ffff"]));
-    assert_eq!(said, "deleted 1 lumps\n");
+    assert_eq!(said, "deleted 1 lump\n");
     assert!(service.terminate().success());
 }
 
@@ -464,7 +464,7 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     for part in [
         "2 lumps verified",
-        "goes on behind 1 damaged stretch\n",
+        "continues after 1 damaged part\n",
         "serve --salvage",
     ] {
         assert!(text.contains(part), "{text}");

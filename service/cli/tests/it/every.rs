@@ -1,10 +1,16 @@
 //! Every command with arguments that make it print something.
 
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::common::folder;
 use crate::process::{PROGRAM, Process};
@@ -167,4 +173,34 @@ pub(crate) fn command(server: &str, arguments: &[String]) -> Command {
 
 pub(crate) fn run(server: &str, arguments: &[String]) -> Output {
     command(server, arguments).output().unwrap()
+}
+
+/// Runs the command with its standard output on a terminal.
+pub(crate) fn on_terminal(server: &str, arguments: &[String]) -> Output {
+    let main = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&main).unwrap();
+    unlockpt(&main).unwrap();
+    let name = ptsname(&main, Vec::new()).unwrap();
+    let terminal = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open(OsStr::from_bytes(name.as_bytes()))
+        .unwrap();
+    // The command has the terminal open until it is dropped.
+    let child = command(server, arguments)
+        .stdout(terminal)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // Ends with an error when nobody has the terminal open any more.
+        let _ = File::from(main).read_to_end(&mut said);
+        said
+    });
+    let mut output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(reading.join().unwrap()).unwrap();
+    output.stdout = said.replace("\r\n", "\n").into_bytes();
+    output
 }

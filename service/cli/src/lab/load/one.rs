@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 use lumpscope_client::{Client, Code, Error, LumpId, PutOptions, v1};
+use lumpscope_units::human;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
@@ -173,9 +174,9 @@ impl Worker {
             if let Err(error) = self.client.delete_many(&self.store, ids).await {
                 Done::count(&self.done.failed, 1);
                 complain(&format!(
-                    "lumpscope: store {}: {} lumps are left: {error}",
+                    "lumpscope: store {}: {} left: {error}",
                     self.store,
-                    ids.len()
+                    human::counted(ids.len() as u64, "lump")
                 ));
             }
         }

@@ -174,8 +174,8 @@ pub(super) fn log(args: &LogArgs) -> Result<ExitCode> {
     let trace = live::log_of(&args.device)?.trace();
     if trace.missing > 0 {
         complain(&format!(
-            "lumpscope: the {} oldest requests are forgotten",
-            trace.missing
+            "lumpscope: incomplete: the log no longer has the oldest {}",
+            human::counted(trace.missing, "request")
         ));
     }
     print_as_is(&json(&trace)?)?;

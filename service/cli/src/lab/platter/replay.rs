@@ -218,14 +218,14 @@ fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) -> Result<
     // Recordings of old versions do not name the disk.
     let device = if device.is_empty() { "disk" } else { device };
     output::print(&format!(
-        "{device}: {} block requests, recorded in {}; means from issue to completion",
-        trace.requests.len(),
+        "{device}: {}, recorded in {}; means from issue to completion",
+        human::counted(trace.requests.len() as u64, "block request"),
         human::duration_ns(recorded_ns)
     ))?;
     if trace.missing > 0 {
         output::print(&format!(
-            "{} more are missing in the recording: the times are too short by them",
-            trace.missing
+            "The recording lacks {} more, so the times are too short.",
+            human::counted(trace.missing, "block request")
         ))?;
     }
     output::print("")?;

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_units::columns::{fitted, trimmed};
+use lumpscope_units::columns::trimmed;
 use lumpscope_units::human;
 
 use super::rates::{MethodView, ProcessView, StoreView};
 use crate::observe::units::{NONE, process, time};
-use crate::output::table;
+use crate::output::{fitted, table};
 
 /// Puts the cursor at the top, and behind the text nothing.
 pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
