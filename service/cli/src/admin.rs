@@ -15,7 +15,7 @@ use lumpscope_units::{Size, human};
 use serde_json::{Value, json};
 
 use super::client::ClientArgs;
-use super::output::table;
+use super::output::{escaped, table};
 
 /// `lumpscope admin`.
 #[derive(Subcommand)]
@@ -238,7 +238,7 @@ async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
     };
     let mut reply = client.add_store(request).await?;
     let store = reply.store.get_or_insert_default();
-    let text = format!("added {}: {}", store.name, store.state().word());
+    let text = format!("added {}: {}", escaped(&store.name), store.state().word());
     Ok((to_json(&reply), text))
 }
 
@@ -269,7 +269,8 @@ fn scrub_text(reply: &v1::GetScrubResponse) -> String {
     table.right(1);
     let mut text = table.to_string();
     for finding in &reply.listed {
-        text.push_str(&format!("\n{} {}", hex(&finding.id), finding.message));
+        let message = escaped(&finding.message);
+        text.push_str(&format!("\n{} {message}", hex(&finding.id)));
     }
     text
 }

@@ -156,7 +156,7 @@ fn text(report: &CopyReport) -> String {
     for (name, info) in [("source", &report.source), ("copy", &report.target)] {
         text.push_str(&format!(
             "{name}: {}, {} for lumps, UUID {}\n",
-            info.path.display(),
+            output::escaped(&info.path.display().to_string()),
             human::bytes(info.data_capacity),
             info.uuid
         ));
@@ -201,7 +201,8 @@ pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
         print_json(&json)?;
     } else {
         let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
-        let path = args.path.display();
+        let path = args.path.display().to_string();
+        let path = output::escaped(&path);
         print(&format!(
             "{path}: room for {after} of lumps, {before} before"
         ))?;

@@ -13,7 +13,7 @@ use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
 
-use super::output::{print, print_as_is, table, width};
+use super::output::{escaped, plain, print, print_as_is, table, width};
 
 /// `lumpscope doctor`.
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let told: Vec<Finding> = machine.iter().chain(wrong).cloned().collect();
     let findings: Vec<Finding> = machine.into_iter().chain(settings).collect();
     if args.json {
-        print_as_is(&serde_json::to_string_pretty(&findings)?)?;
+        print_as_is(&plain(&serde_json::to_string_pretty(&findings)?))?;
     } else {
         if details {
             print(&report(&findings))?;
@@ -125,7 +125,9 @@ fn report(findings: &[Finding]) -> String {
         if f.level != Level::Good {
             advice.push_str(&format!(
                 "\n{}: {}\n  -> {}\n",
-                f.topic, f.consequence, f.remedy
+                escaped(&f.topic),
+                escaped(&f.consequence),
+                escaped(&f.remedy)
             ));
         }
     }

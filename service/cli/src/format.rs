@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lumpscope_engine::create::{self, CreateOptions, Prealloc};
 use lumpscope_units::Size;
 
-use super::output::print;
+use super::output::{escaped, print};
 
 /// `lumpscope format`.
 #[derive(Args)]
@@ -93,11 +93,11 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
 fn summary(report: &create::FormatReport) -> String {
     let mut text = String::new();
     for erased in &report.erased {
-        text.push_str(&format!("erased: {erased}\n"));
+        text.push_str(&format!("erased: {}\n", escaped(&erased.to_string())));
     }
     text.push_str(&format!(
         "{}: {} store {}, {} bytes in blocks of {}, journal {} bytes, largest lump {} bytes",
-        report.path.display(),
+        escaped(&report.path.display().to_string()),
         report.layout.name(),
         report.uuid,
         report.geometry.data_len().0,

@@ -25,8 +25,8 @@ pub(super) fn exit(error: &clap::Error) -> ExitCode {
                 return error::exit_code(&error);
             }
         }
-        Missing => output::complain(&narrow(&error.to_string())),
-        _ => output::complain(&error.to_string()),
+        Missing => output::complain_lines(&narrow(&error.to_string())),
+        _ => output::complain_lines(&error.to_string()),
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }

@@ -14,7 +14,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{LumpId, salvage};
 use serde::Serialize;
 
-use super::output::{Lines, complain, print, print_as_is};
+use super::output::{Lines, complain, plain, print, print_as_is};
 
 /// Exit code: something is wrong with the store.
 const PROBLEMS: u8 = 1;
@@ -183,7 +183,7 @@ fn not_checked(error: &lumpscope_engine::Error) -> ExitCode {
 }
 
 fn print_json(report: &impl Serialize) -> Result<()> {
-    print_as_is(&serde_json::to_string_pretty(report)?)
+    print_as_is(&plain(&serde_json::to_string_pretty(report)?))
 }
 
 fn list<T: Serialize>(

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 use anyhow::Result;
 use lumpscope_units::columns;
 pub(super) use lumpscope_units::columns::{COLUMNS, Table};
+pub(super) use lumpscope_units::escape::escaped;
+use lumpscope_units::escape::{escaped_lines, is_hostile};
 use serde::Serialize;
 
 /// Standard output cannot be written.
@@ -57,11 +59,13 @@ pub(super) fn indented(text: &str) -> String {
     lines.map(|line| format!("  {line}\n")).collect()
 }
 
-/// The text for people in lines that fit the width, except for longer words.
+/// The text for people in lines that fit the width, except for longer words. It does nothing to a
+/// terminal. A value from outside that could have line breaks is to be [`escaped`] before.
 pub(super) fn fitted(text: &str) -> String {
+    let text = escaped_lines(text);
     match width() {
-        COLUMNS => columns::fitted(text),
-        _ => columns::trimmed(text) + "\n",
+        COLUMNS => columns::fitted(&text),
+        _ => columns::trimmed(&text) + "\n",
     }
 }
 
@@ -70,14 +74,32 @@ pub(super) fn print(text: &str) -> Result<()> {
     print_as_is(&columns::trimmed(&fitted(text)))
 }
 
-/// Prints for programs.
+/// Prints lines for programs.
 pub(super) fn print_as_is(text: &str) -> Result<()> {
-    write(format!("{}\n", text.trim_end()).as_bytes()).map(drop)
+    write(format!("{}\n", escaped_lines(text.trim_end())).as_bytes()).map(drop)
 }
 
 /// Prints JSON in one line.
 pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
-    print_as_is(&serde_json::to_string(value)?)
+    write((json(value)? + "\n").as_bytes()).map(drop)
+}
+
+/// A value as JSON in one line that does nothing to a terminal: what programs read stays the same.
+pub(super) fn json(value: &impl Serialize) -> Result<String> {
+    Ok(plain(&serde_json::to_string(value)?))
+}
+
+/// JSON with all characters that are hostile to a terminal as escapes; only strings can have some.
+pub(super) fn plain(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_hostile(c) && c != '\n' {
+            // All of them are below U+10000.
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// Many lines on standard output, written in large pieces.
@@ -104,7 +126,7 @@ impl Lines {
         text: impl Fn(&T) -> String,
     ) -> Result<bool> {
         if self.json {
-            self.waiting += &serde_json::to_string(item)?;
+            self.waiting += &json(item)?;
             self.waiting.push('\n');
         } else {
             self.waiting += &fitted(&text(item));
@@ -124,9 +146,14 @@ impl Lines {
 /// Says on standard error why a command ends, or what is missing in its output: a line for programs,
 /// lines of 80 columns on a terminal.
 pub(super) fn complain(text: &str) {
-    let text = text.trim_end();
+    complain_lines(&escaped(text.trim_end()));
+}
+
+/// Says several lines on standard error.
+pub(super) fn complain_lines(text: &str) {
+    let text = escaped_lines(text.trim_end());
     let shown = match io::stderr().is_terminal() {
-        true => columns::fitted(text),
+        true => columns::fitted(&text),
         false => format!("{text}\n"),
     };
     // There is no other place to say that this failed.
@@ -140,5 +167,14 @@ mod tests {
     #[test]
     fn indented_lines_are_words() {
         assert_eq!(indented("a\n b"), "  a b\n");
+    }
+
+    #[test]
+    fn json_does_nothing_to_a_terminal_and_says_the_same() {
+        let value = serde_json::json!({"name": "a\n\x1b[2J\u{9b}\u{202e}µ"});
+        let shown = json(&value).unwrap();
+        assert!(!shown.contains(is_hostile), "{shown}");
+        let read: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(read, value);
     }
 }

@@ -13,7 +13,7 @@ use clap_complete::Shell;
 use lumpscope_units::human;
 
 use crate::error::file as file_error;
-use crate::output::{print, write};
+use crate::output::{escaped, print, write};
 
 /// `lumpscope completions`.
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub(super) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     print(&format!(
         "{} in {}",
         human::counted(pages, "page"),
-        folder.display()
+        escaped(&folder.display().to_string())
     ))?;
     Ok(ExitCode::SUCCESS)
 }

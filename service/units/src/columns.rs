@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::escape::escaped;
+
 /// Columns that every terminal has.
 pub const COLUMNS: usize = 80;
 /// Columns by which the further lines of a row are indented.
@@ -102,9 +104,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with this head.
+    /// A table with this head. Its cells, and those of rows, are [`escaped`].
     pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let head: Vec<String> = head.into_iter().map(Into::into).collect();
+        let head = cells(head);
         Self {
             right: vec![false; head.len()],
             head,
@@ -122,7 +124,7 @@ impl Table {
 
     /// A row of a single cell may be wider than its column. Without a limit it ends the row before.
     pub fn add_row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self.rows.push(self::cells(cells));
     }
 
     /// Aligns a column of numbers to the right.
@@ -227,6 +229,13 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.lines().join("\n"))
     }
+}
+
+fn cells(cells: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
+    let cells = cells.into_iter().map(Into::into);
+    cells
+        .map(|cell: String| escaped(&cell).into_owned())
+        .collect()
 }
 
 /// Columns of a row with so much between its cells.

@@ -8,7 +8,7 @@ use lumpscope_units::{Span, clock::date, human};
 use serde_json::Value;
 
 use crate::client::ClientArgs;
-use crate::output::table;
+use crate::output::{escaped, table};
 
 /// `lumpscope admin events`.
 #[derive(Args)]
@@ -107,11 +107,11 @@ fn opens_text(s: &v1::ObservedStore) -> impl Iterator<Item = String> {
         let at = i64::try_from(o.unix_ms).unwrap_or(i64::MAX);
         format!(
             "  {}: {} (pid {}, uid {}) opened {} for writing {}: {done}\n",
-            s.store,
-            o.process,
+            escaped(&s.store),
+            escaped(&o.process),
             o.pid,
             o.uid,
-            o.device,
+            escaped(&o.device),
             date(at.saturating_mul(1_000_000)),
         )
     })

@@ -9,7 +9,7 @@ use lumpscope_server::json::to_json;
 use serde_json::json;
 
 use crate::client::ClientArgs;
-use crate::output::{COLUMNS, Table, indented, print, print_json, table, width};
+use crate::output::{COLUMNS, Table, escaped, indented, print, print_json, table, width};
 
 /// `lumpscope stores`.
 #[derive(Args)]
@@ -98,7 +98,7 @@ pub(crate) async fn stores(args: StoresArgs) -> Result<ExitCode> {
             state_text(&store),
             format!("observed {}", observed_text(&store)),
         ];
-        more.push_str(&format!("\n{}\n", store.name));
+        more.push_str(&format!("\n{}\n", escaped(&store.name)));
         for text in about {
             more.push_str(&indented(&text));
         }

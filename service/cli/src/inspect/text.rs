@@ -10,7 +10,7 @@ use lumpscope_engine::{Findings, SalvageReport};
 use lumpscope_units::columns::words;
 use lumpscope_units::human::{bytes_at_least as bytes, counted};
 
-use crate::output::{table, width};
+use crate::output::{escaped, table, width};
 
 /// Findings shown; `--json` has more of them.
 const FINDINGS_SHOWN: usize = 50;
@@ -22,7 +22,7 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 /// Adds a line `name  text`.
 fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
-    let lines = words(&text.to_string(), width() - 13);
+    let lines = words(&escaped(&text.to_string()), width() - 13);
     let lines = lines.join(&format!("\n{:13}", ""));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{name:<12} {lines}");
@@ -314,7 +314,7 @@ fn findings(out: &mut String, findings: &Findings) {
     }
     line(out, "findings", findings.total);
     for finding in findings.list.iter().take(FINDINGS_SHOWN) {
-        let _ = writeln!(out, "  {finding}");
+        let _ = writeln!(out, "  {}", escaped(&finding.to_string()));
     }
     let hidden = findings.total.saturating_sub(FINDINGS_SHOWN as u64);
     if hidden > 0 {

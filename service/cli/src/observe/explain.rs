@@ -14,7 +14,7 @@ use lumpscope_units::{Span, clock::date, human};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, moment};
 use crate::client::ClientArgs;
-use crate::output::{complain, print, print_json, table};
+use crate::output::{complain, escaped, print, print_json, table};
 
 /// Slowest requests that are told when no number is given.
 const SLOWEST: u32 = 5;
@@ -108,7 +108,7 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
 
 /// The request in words.
 fn text(r: &v1::SlowRequest) -> String {
-    let mut text = format!("{}\n{}", r.sentence, about(r));
+    let mut text = format!("{}\n{}", escaped(&r.sentence), escaped(&about(r)));
     if !r.steps.is_empty() {
         let _ = write!(text, "\n\n{}", steps(r));
     }
@@ -116,10 +116,10 @@ fn text(r: &v1::SlowRequest) -> String {
         let _ = write!(text, "\n\n{}", blocks(r));
     }
     if let Some(lost) = lost(r) {
-        let _ = write!(text, "\n\n{lost}");
+        let _ = write!(text, "\n\n{}", escaped(&lost));
     }
     if !r.incomplete.is_empty() {
-        let _ = write!(text, "\n\nincomplete: {}", r.incomplete);
+        let _ = write!(text, "\n\nincomplete: {}", escaped(&r.incomplete));
     }
     text
 }

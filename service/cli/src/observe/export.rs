@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use lumpscope_client::v1;
 use serde_json::json;
 
+use crate::output::{escaped, plain};
+
 /// A form that another tool reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
@@ -48,7 +50,7 @@ fn bytes(block: &v1::BlockLine) -> (u64, u64) {
     )
 }
 
-/// Name of its disk; recordings from before say none.
+/// Name of its disk; recordings of older versions have none.
 fn disk(block: &v1::BlockLine) -> &str {
     match block.device.as_str() {
         "" => "unknown",
@@ -74,12 +76,13 @@ fn ids(block: &v1::BlockLine) -> String {
     ids.join(" ")
 }
 
-/// A field of CSV: in quotes where it needs them.
+/// A field of CSV: in quotes where it needs them, and in one line.
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
+    let text = escaped(text);
+    if text.contains([',', '"']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }
-    text.to_owned()
+    text.into_owned()
 }
 
 fn csv(blocks: &[v1::BlockLine]) -> String {
@@ -93,8 +96,8 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             block.done_unix_ns.to_string(),
             quoted(&block.device),
             quoted(&block.stores.join(" ")),
-            block.operation.clone(),
-            block.owner.clone(),
+            quoted(&block.operation),
+            quoted(&block.owner),
             ids(block),
             quoted(&block.process),
             block.pid.to_string(),
@@ -107,8 +110,8 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             block.failed.to_string(),
             quoted(&block.cgroup),
             quoted(&block.container),
-            block.failure.clone(),
-            block.flags.join(" "),
+            quoted(&block.failure),
+            quoted(&block.flags.join(" ")),
             number(block.hardware_queue.map(u64::from)),
         ];
         out += &fields.join(",");
@@ -130,7 +133,7 @@ fn fio(blocks: &[v1::BlockLine]) -> String {
         };
         let at = times(block)[0].saturating_sub(begin);
         let (offset, length) = bytes(block);
-        let file = disk(block);
+        let file = escaped(disk(block));
         let line = format!("{} /dev/{file} {action} {offset} {length}\n", at / 1000);
         lines.push((at, line));
     }
@@ -138,11 +141,11 @@ fn fio(blocks: &[v1::BlockLine]) -> String {
     let files = disks_of(blocks);
     let end = lines.last().map_or(0, |(at, _)| at / 1000);
     let mut out = "fio version 3 iolog\n".to_owned();
-    for file in &files {
+    for file in files.iter().map(|file| escaped(file)) {
         let _ = write!(out, "0 /dev/{file} add\n0 /dev/{file} open\n");
     }
     out.extend(lines.into_iter().map(|(_, line)| line));
-    for file in &files {
+    for file in files.iter().map(|file| escaped(file)) {
         let _ = writeln!(out, "{end} /dev/{file} close");
     }
     out
@@ -239,9 +242,7 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             }
         }
     }
-    let mut text = json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string();
-    text.push('\n');
-    text
+    plain(&json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string()) + "\n"
 }
 
 #[expect(

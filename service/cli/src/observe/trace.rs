@@ -18,7 +18,7 @@ use super::live::{Doubts, ending};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, process, time};
 use crate::client::ClientArgs;
-use crate::output::{self, complain};
+use crate::output::{self, complain, escaped};
 
 /// `lumpscope trace`.
 #[derive(Args)]
@@ -137,7 +137,7 @@ async fn exported(args: &TraceArgs, file: &Path, format: Format) -> Result<ExitC
         ));
     }
     let blocks = std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner));
-    output::write(export::text(format, &blocks, &replay::disks(file)?).as_bytes())?;
+    output::print_as_is(&export::text(format, &blocks, &replay::disks(file)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -209,7 +209,7 @@ impl Screen {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX);
         for block in reply.blocks.iter().take(room) {
             let line = match self.json {
-                true => to_json(block).to_string(),
+                true => output::json(&to_json(block))?,
                 false => line(block, output::width()),
             };
             text.push_str(line.trim_end());
@@ -223,8 +223,8 @@ impl Screen {
 
 /// What the disk did and for whom: a line of each in 80 columns, or both in one line.
 fn columns(did: [&str; 8], whom: [&str; 3], width: usize) -> String {
-    let [at, device, op, sector, size, seek, queue, took] = did;
-    let [owner, process, before] = whom;
+    let [at, device, op, sector, size, seek, queue, took] = did.map(escaped);
+    let [owner, process, before] = whom.map(escaped);
     let did = format!(
         "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}"
     );
@@ -279,8 +279,8 @@ fn line(b: &v1::BlockLine, width: usize) -> String {
         before.push_str(&failed(&b.failure));
     }
     // Our own is known, and kernel threads are in none.
-    let cgroup = (b.owner == "other" && !b.cgroup.is_empty()).then_some(&b.cgroup);
-    if let (Some(cgroup), false) = (cgroup, width == COLUMNS) {
+    let cgroup = (b.owner == "other" && !b.cgroup.is_empty()).then(|| escaped(&b.cgroup));
+    if let (Some(cgroup), false) = (&cgroup, width == COLUMNS) {
         before.push_str(&format!("  in {cgroup}"));
     }
     let shown = columns(

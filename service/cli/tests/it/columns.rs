@@ -49,7 +49,9 @@ fn ask(server: &str, line: &[String]) {
     let mut output = on_terminal(server, line);
     if line[0] == "top" {
         let said = String::from_utf8(output.stdout).unwrap();
-        let plain = DRAWING.iter().fold(said, |said, part| said.replace(part, ""));
+        let plain = DRAWING
+            .iter()
+            .fold(said, |said, part| said.replace(part, ""));
         output.stdout = plain.into_bytes();
     }
     let words: Vec<&str> = line.iter().map(String::as_str).collect();
@@ -95,8 +97,16 @@ fn without_a_terminal_each_record_is_one_line() {
     assert_eq!(lines(&trace[..3]), 1 + lines(&trace));
     // The notes on a block request stand in its line.
     let explain = piped("", &["explain", "--replay", RECORDING, "--slowest", "1"]);
-    let blocks = explain.iter().filter(|line| line.contains("there before: "));
-    let beside = blocks.filter(|line| line.split("there before: ").next().unwrap().trim().is_empty());
+    let blocks = explain
+        .iter()
+        .filter(|line| line.contains("there before: "));
+    let beside = blocks.filter(|line| {
+        line.split("there before: ")
+            .next()
+            .unwrap()
+            .trim()
+            .is_empty()
+    });
     assert_eq!(beside.count(), 0, "{explain:#?}");
 }
 

@@ -31,14 +31,7 @@ impl Scene {
     pub(crate) fn new() -> Self {
         let dir = folder();
         let at = |name: &str| dir.path().join(name);
-        for name in ["first", "second"] {
-            let file = at(name);
-            let made = run("", &words(&["format", path(&file), "--capacity", "64M"]));
-            assert!(made.status.success(), "{made:?}");
-        }
-        std::fs::write(at("a"), vec![7; 100_000]).unwrap();
-        std::fs::create_dir(at("folder")).unwrap();
-        std::fs::copy(at("a"), at("folder/a")).unwrap();
+        files(dir.path());
         let (first, second) = (at("first"), at("second"));
         let stores = [("hdd", first.as_path()), ("more", second.as_path())];
         let service = Process::start(dir.path(), &stores, &[]);
@@ -51,12 +44,12 @@ impl Scene {
 
     /// Runs `each` with all commands: those of a client first, then those that need no service.
     pub(crate) fn each(mut self, each: impl Fn(&str, &[String])) {
-        for line in self.online() {
+        for line in online(self.dir.path()) {
             each(&self.service.grpc, &line);
         }
         self.service.signal(Signal::TERM);
         self.service.ended(Duration::from_secs(30));
-        for line in self.offline() {
+        for line in offline(self.dir.path()) {
             each("", &line);
         }
     }
@@ -64,92 +57,109 @@ impl Scene {
     pub(crate) fn at(&self, name: &str) -> String {
         path(&self.dir.path().join(name)).to_owned()
     }
+}
 
-    fn online(&self) -> Vec<Vec<String>> {
-        let (a, second) = (self.at("a"), self.at("second"));
-        let (folder, again) = (self.at("folder"), self.at("again"));
-        let recording = self.at("r.jsonl");
-        let most = "ffffffffffffffffffffffffffffffff";
-        let lines: &[&[&str]] = &[
-            &["put", "hdd", "1", &a],
-            &["put", "hdd", most, &a],
-            &["head", "hdd", "1"],
-            &["list", "hdd"],
-            &["usage", "hdd"],
-            #[cfg(feature = "lab")]
-            &[
-                "load",
-                "--store",
-                "hdd",
-                "--lumps",
-                "20",
-                "--seconds",
-                "1",
-                "--keep",
-            ],
-            &["delete", "hdd", "1", "2"],
-            &["delete-range", "hdd", "5", "9"],
-            &["stores"],
-            &["stat", "hdd"],
-            &["health", "hdd"],
-            &["sync", "hdd"],
-            &["top", "--count", "1"],
-            &["explain"],
-            &["record", &recording, "--seconds", "1"],
-            &["upload", "hdd", &folder, "--manifest", "5000"],
-            &["download", "hdd", "5000", &again],
-            &["evacuate", "hdd", "more"],
-            &["admin", "service"],
-            &["admin", "observer"],
-            &["admin", "events"],
-            &["admin", "reload"],
-            &["admin", "remove-store", "more"],
-            &["admin", "add-store", "more", &second],
-            &["admin", "scrub-start", "hdd", "--rate", "64M"],
-            &["admin", "scrub", "hdd"],
-            &["admin", "scrub-stop", "hdd"],
-            &["admin", "gc", "hdd"],
-            &["admin", "drain", "hdd"],
-            &["admin", "resume", "hdd"],
-        ];
-        lines.iter().map(|line| words(line)).collect()
+/// Makes the files that the commands use.
+pub(crate) fn files(dir: &Path) {
+    let at = |name: &str| dir.join(name);
+    for name in ["first", "second"] {
+        let file = at(name);
+        let made = run("", &words(&["format", path(&file), "--capacity", "64M"]));
+        assert!(made.status.success(), "{made:?}");
     }
+    std::fs::write(at("a"), vec![7; 100_000]).unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    std::fs::copy(at("a"), at("folder/a")).unwrap();
+}
 
-    fn offline(&self) -> Vec<Vec<String>> {
-        let (first, copy, made) = (self.at("first"), self.at("copy"), self.at("made"));
-        let (pages, store) = (self.at("pages"), format!("a={first}"));
-        let lines: &[&[&str]] = &[
-            &["format", &made, "--capacity", "16M"],
-            &["serve", "--check-config", "--no-probes", "--store", &store],
-            &["inspect", &first],
-            &["inspect", &first, "--lumps"],
-            &["inspect", &first, "--records"],
-            &["inspect", &first, "--salvage"],
-            &["check", &first],
-            &["check", &first, "--salvage"],
-            &["copy", &first, &copy],
-            &["grow", &copy, "--capacity", "80M"],
-            &["doctor"],
-            &["doctor", "--all"],
-            &["token"],
-            &["trace", "--replay", RECORDING],
-            &["trace", "--replay", RECORDING, "--export", "blkparse"],
-            &["explain", "--replay", RECORDING],
-            &["top", "--replay", RECORDING],
-            &["man", &pages],
-            #[cfg(feature = "lab")]
-            &["platter", "drives"],
-            #[cfg(feature = "lab")]
-            &["platter", "drives", "st1000dm003"],
-            #[cfg(feature = "lab")]
-            &["platter", "replay", RECORDING],
-            #[cfg(feature = "lab")]
-            &["platter", "status"],
-            #[cfg(feature = "lab")]
-            &["bench", "commands", "rand1", "--summary"],
-        ];
-        lines.iter().map(|line| words(line)).collect()
-    }
+/// Commands that ask a service with the stores `hdd` and `more`.
+pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
+    let at = |name: &str| path(&dir.join(name)).to_owned();
+    let (a, second) = (at("a"), at("second"));
+    let (folder, again) = (at("folder"), at("again"));
+    let recording = at("made.jsonl");
+    let most = "ffffffffffffffffffffffffffffffff";
+    let lines: &[&[&str]] = &[
+        &["put", "hdd", "1", &a],
+        &["put", "hdd", most, &a],
+        &["head", "hdd", "1"],
+        &["list", "hdd"],
+        &["usage", "hdd"],
+        #[cfg(feature = "lab")]
+        &[
+            "load",
+            "--store",
+            "hdd",
+            "--lumps",
+            "20",
+            "--seconds",
+            "1",
+            "--keep",
+        ],
+        &["delete", "hdd", "1", "2"],
+        &["delete-range", "hdd", "5", "9"],
+        &["stores"],
+        &["stat", "hdd"],
+        &["health", "hdd"],
+        &["sync", "hdd"],
+        &["top", "--count", "1"],
+        &["explain"],
+        &["record", &recording, "--seconds", "1"],
+        &["upload", "hdd", &folder, "--manifest", "5000"],
+        &["download", "hdd", "5000", &again],
+        &["evacuate", "hdd", "more"],
+        &["admin", "service"],
+        &["admin", "observer"],
+        &["admin", "events"],
+        &["admin", "reload"],
+        &["admin", "remove-store", "more"],
+        &["admin", "add-store", "more", &second],
+        &["admin", "scrub-start", "hdd", "--rate", "64M"],
+        &["admin", "scrub", "hdd"],
+        &["admin", "scrub-stop", "hdd"],
+        &["admin", "gc", "hdd"],
+        &["admin", "drain", "hdd"],
+        &["admin", "resume", "hdd"],
+    ];
+    lines.iter().map(|line| words(line)).collect()
+}
+
+/// Commands that need no service.
+pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
+    let at = |name: &str| path(&dir.join(name)).to_owned();
+    let (first, copy, made) = (at("first"), at("copy"), at("made"));
+    let (pages, store) = (at("pages"), format!("a={first}"));
+    let lines: &[&[&str]] = &[
+        &["format", &made, "--capacity", "16M"],
+        &["serve", "--check-config", "--no-probes", "--store", &store],
+        &["inspect", &first],
+        &["inspect", &first, "--lumps"],
+        &["inspect", &first, "--records"],
+        &["inspect", &first, "--salvage"],
+        &["check", &first],
+        &["check", &first, "--salvage"],
+        &["copy", &first, &copy],
+        &["grow", &copy, "--capacity", "80M"],
+        &["doctor"],
+        &["doctor", "--all"],
+        &["token"],
+        &["trace", "--replay", RECORDING],
+        &["trace", "--replay", RECORDING, "--export", "blkparse"],
+        &["explain", "--replay", RECORDING],
+        &["top", "--replay", RECORDING],
+        &["man", &pages],
+        #[cfg(feature = "lab")]
+        &["platter", "drives"],
+        #[cfg(feature = "lab")]
+        &["platter", "drives", "st1000dm003"],
+        #[cfg(feature = "lab")]
+        &["platter", "replay", RECORDING],
+        #[cfg(feature = "lab")]
+        &["platter", "status"],
+        #[cfg(feature = "lab")]
+        &["bench", "commands", "rand1", "--summary"],
+    ];
+    lines.iter().map(|line| words(line)).collect()
 }
 
 fn path(path: &Path) -> &str {
@@ -167,6 +177,7 @@ pub(crate) fn command(server: &str, arguments: &[String]) -> Command {
         .args(arguments)
         .env("LUMPSCOPE_SERVER", server)
         .env("LUMPSCOPE_RETRIES", "0")
+        .env("LUMPSCOPE_TIMEOUT", "10")
         .stdin(Stdio::null());
     command
 }
@@ -189,6 +200,7 @@ pub(crate) fn on_terminal(server: &str, arguments: &[String]) -> Output {
         .unwrap();
     // The command has the terminal open until it is dropped.
     let child = command(server, arguments)
+        .env("NO_COLOR", "1")
         .stdout(terminal)
         .stderr(Stdio::piped())
         .spawn()

@@ -17,6 +17,7 @@ mod door;
 mod every;
 mod failing_disks;
 mod folders;
+mod hostile;
 mod limits;
 mod moving;
 mod observing;

@@ -11,8 +11,7 @@ use lumpscope_platter::live::{self, BadSpot, LiveOptions};
 use lumpscope_units::{Size, human};
 
 use super::shown;
-use crate::error::system;
-use crate::output::{complain, print, print_as_is};
+use crate::output::{complain, plain, print, print_as_is};
 
 /// What a request takes on a drive of 7200 rpm, in nanoseconds.
 const REQUEST_NS: u64 = 10_000_000;
@@ -191,5 +190,5 @@ pub(super) fn serve_disk(args: &ServeDiskArgs) -> Result<ExitCode> {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String> {
-    serde_json::to_string_pretty(value).map_err(|error| system("write JSON")(error.into()))
+    Ok(plain(&serde_json::to_string_pretty(value)?))
 }

@@ -218,7 +218,8 @@ fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) -> Result<
     // Recordings of old versions do not name the disk.
     let device = if device.is_empty() { "disk" } else { device };
     output::print(&format!(
-        "{device}: {}, recorded in {}; means from issue to completion",
+        "{}: {}, recorded in {}; means from issue to completion",
+        output::escaped(device),
         human::counted(trace.requests.len() as u64, "block request"),
         human::duration_ns(recorded_ns)
     ))?;

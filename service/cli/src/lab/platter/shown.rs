@@ -4,7 +4,7 @@ use lumpscope_lab::disks::EmulatedView;
 use lumpscope_platter::live::{Listed, Status};
 use lumpscope_units::human;
 
-use crate::output::table;
+use crate::output::{escaped, table};
 
 /// One line a disk, and below what is wrong and who uses them.
 pub(super) fn status(listed: &[Listed]) -> String {
@@ -42,7 +42,7 @@ pub(super) fn status(listed: &[Listed]) -> String {
             notes.push_str(&format!("{device}: {bad}\n"));
         }
         for note in disk.problem.iter().chain(&disk.holders) {
-            notes.push_str(&format!("{device}: {note}\n"));
+            notes.push_str(&format!("{device}: {}\n", escaped(note)));
         }
         if disk
             .status

@@ -132,7 +132,7 @@ impl Screen {
         let views = views(before, after, seconds);
         if self.json {
             let line = json!({"at_unix_ns": now_ns, "seconds": seconds, "stores": views});
-            return output::write(format!("{line}\n").as_bytes());
+            return output::write((output::json(&line)? + "\n").as_bytes());
         }
         let head = match now_ns {
             0 => format!("the whole recording, over {seconds:.2} s"),

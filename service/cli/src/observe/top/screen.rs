@@ -7,7 +7,7 @@ use lumpscope_units::human;
 
 use super::rates::{MethodView, ProcessView, StoreView};
 use crate::observe::units::{NONE, process, time};
-use crate::output::{fitted, table};
+use crate::output::{escaped, fitted, table};
 
 /// Puts the cursor at the top, and behind the text nothing.
 pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
@@ -42,7 +42,7 @@ fn one(s: &StoreView) -> String {
         "" => "an unknown disk",
         device => device,
     };
-    let mut text = format!("{} on {disk}\n", s.store);
+    let mut text = format!("{} on {}\n", escaped(&s.store), escaped(disk));
     let _ = writeln!(
         text,
         "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s",
@@ -64,15 +64,16 @@ fn one(s: &StoreView) -> String {
         let oldest = match s.oldest_in_flight.as_str() {
             "" => String::new(),
             what => format!(
-                ", the oldest for {}: {what}",
-                human::duration_ns(s.oldest_in_flight_ns)
+                ", the oldest for {}: {}",
+                human::duration_ns(s.oldest_in_flight_ns),
+                escaped(what)
             ),
         };
         let in_flight = human::count(s.in_flight);
         let _ = writeln!(text, "  under way {in_flight}{oldest}");
     }
     if !s.incomplete.is_empty() {
-        let _ = writeln!(text, "  INCOMPLETE: {}", s.incomplete);
+        let _ = writeln!(text, "  INCOMPLETE: {}", escaped(&s.incomplete));
     }
     text.push_str(&methods(&s.methods));
     if !s.processes.is_empty() {
@@ -124,8 +125,10 @@ fn methods(methods: &[MethodView]) -> String {
 }
 
 fn lost(s: &StoreView) -> String {
-    let part =
-        |(owner, ns): (&String, &f64)| format!("{owner} {}", human::duration_ns(human::whole(*ns)));
+    let part = |(owner, ns): (&String, &f64)| {
+        let ns = human::duration_ns(human::whole(*ns));
+        format!("{} {ns}", escaped(owner))
+    };
     let parts: Vec<String> = s.lost_ns_per_second.iter().map(part).collect();
     if parts.is_empty() {
         "none".to_owned()
