@@ -10,18 +10,16 @@ use lumpscope_engine::grow::{self, GrowOptions};
 use lumpscope_units::{Size, human};
 use serde_json::{Value, json};
 
+use crate::error::Exit;
 use crate::format::PreallocArg;
-use crate::inspect::bar;
 use crate::output::{self, print, print_json};
-
-/// Exit code: everything was done that could be, and lumps are missing.
-pub(super) const INCOMPLETE: u8 = 4;
+use crate::progress::templated as bar;
 
 /// `lumpscope copy`.
 #[derive(Args)]
 #[command(
-    after_help = "Run it again after an interruption: it goes on where it was. Exit codes: 0 the copy is whole and was checked; 4 it is, \
-                  but for the lumps listed, which cannot be read; 1 there is no copy yet."
+    after_help = "Run it again after an interruption: it resumes. Exit code 4: the copy is complete and \
+                  verified, except for the lumps listed, which cannot be read. 1: there is no copy yet."
 )]
 pub(super) struct CopyArgs {
     /// Block device or file with a store that is not being served; only read
@@ -100,11 +98,7 @@ pub(super) fn copy(args: &CopyArgs) -> Result<ExitCode> {
         true => print_json(&as_json(&report)),
         false => print(&text(&report)),
     }?;
-    Ok(if report.copied.unreadable.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(INCOMPLETE)
-    })
+    Ok(Exit::clean(report.copied.unreadable.is_empty()))
 }
 
 fn as_json(report: &CopyReport) -> Value {

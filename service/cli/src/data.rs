@@ -10,7 +10,7 @@ use lumpscope_server::json::to_json_with;
 use lumpscope_units::human;
 use serde_json::json;
 
-use super::client::ClientArgs;
+use super::client::{Connection, Form};
 use crate::error::Interrupted;
 
 pub(super) mod range;
@@ -39,7 +39,7 @@ impl DurabilityArg {
 #[derive(Args)]
 pub(super) struct PutArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
@@ -65,7 +65,7 @@ pub(super) struct PutArgs {
 #[derive(Args)]
 pub(super) struct GetArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
@@ -85,7 +85,7 @@ pub(super) struct GetArgs {
 #[derive(Args)]
 pub(super) struct HeadArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
@@ -96,7 +96,7 @@ pub(super) struct HeadArgs {
 #[derive(Args)]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Ids: 1 to 32 hexadecimal digits each; several are removed by one request
@@ -104,7 +104,7 @@ pub(super) struct DeleteArgs {
     ids: Vec<LumpId>,
 }
 
-pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
+pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCode> {
     let file = args.file;
     // A pipe may have nobody who writes to it.
     let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
@@ -121,10 +121,10 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
         if_absent: args.if_absent,
         queue: None,
     };
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let reply = client.put(&args.store, args.id, body, &options).await?;
     bar.finish_and_clear();
-    args.client.say(
+    args.form.say(
         || {
             let mut json = to_json_with("id", args.id.to_string(), &reply);
             json["length"] = length.into();
@@ -143,8 +143,8 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let range = (args.offset > 0 || args.length.is_some()).then_some(v1::ByteRange {
         offset: args.offset,
         length: args.length,
@@ -154,17 +154,17 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
         .get_into(&args.store, args.id, range, &mut target)
         .await;
     let header = target.finish(done)?;
-    if let (true, Some(header)) = (args.client.json, header) {
+    if let (true, Some(header)) = (args.form.json, header) {
         let json = to_json_with("id", args.id.to_string(), &header);
         super::output::print_json(&json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn head(connection: Connection, args: HeadArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let found = client.head(&args.store, args.id).await?;
-    args.client.say(
+    args.form.say(
         || to_json_with("id", args.id.to_string(), &found),
         || {
             let length = human::counted(found.length, "byte");
@@ -182,8 +182,8 @@ fn place(placement: v1::Placement) -> &'static str {
     }
 }
 
-pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let mut existed = Vec::with_capacity(args.ids.len());
     if let [id] = args.ids[..] {
         let reply = client
@@ -196,7 +196,7 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
         }
     }
     for (id, existed) in args.ids.iter().zip(existed) {
-        args.client.say(
+        args.form.say(
             || json!({"id": id.to_string(), "existed": existed}),
             || match (existed, args.ids.len()) {
                 (true, 1) => "deleted".to_owned(),

@@ -10,7 +10,7 @@ use lumpscope_client::LumpId;
 use lumpscope_units::human;
 use serde_json::json;
 
-use super::client::ClientArgs;
+use super::client::{Connection, Form};
 use super::data::DurabilityArg;
 
 mod download;
@@ -104,7 +104,7 @@ pub(super) enum DirectoryError {
 #[derive(Args)]
 pub(super) struct UploadArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Folder
@@ -130,7 +130,7 @@ pub(super) struct UploadArgs {
 #[derive(Args)]
 pub(super) struct DownloadArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id of the manifest
@@ -184,18 +184,17 @@ impl Moved {
     }
 }
 
-pub(super) async fn upload(args: UploadArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn upload(connection: Connection, args: UploadArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let moved = upload::run(client, &args).await?;
-    args.client
-        .say(|| moved.json(), || moved.text("uploaded"))?;
+    args.form.say(|| moved.json(), || moved.text("uploaded"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn download(args: DownloadArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn download(connection: Connection, args: DownloadArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let moved = download::run(client, &args).await?;
-    args.client
+    args.form
         .say(|| moved.json(), || moved.text("downloaded"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
 
+use super::error::Exit;
 use super::output::{escaped, plain, print, print_as_is, table, width};
 
 /// `lumpscope doctor`.
@@ -32,7 +33,7 @@ pub(super) struct DoctorArgs {
     pid: Option<u32>,
 }
 
-/// Looks at everything. The exit code is 1 when something does not work at all.
+/// Looks at everything; what does not work at all is a problem.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let machine = machine(args);
     let details = args.all || args.config.is_some() || args.pid.is_some();
@@ -48,10 +49,8 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         }
         print(&summary::of(&told, details, width()))?;
     }
-    if findings.iter().any(|f| f.level == Level::Missing) {
-        return Ok(ExitCode::FAILURE);
-    }
-    Ok(ExitCode::SUCCESS)
+    let works = findings.iter().all(|f| f.level != Level::Missing);
+    Ok(Exit::clean(works))
 }
 
 /// What the machine has, and the process that was asked for.

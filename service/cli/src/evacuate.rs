@@ -17,19 +17,21 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
-use crate::client::ClientArgs;
-use crate::copy::{INCOMPLETE, lost_text};
-use crate::inspect::bar;
+use crate::client::{Connection, Form};
+use crate::copy::lost_text;
+use crate::error::Exit;
+use crate::progress::templated as bar;
 
 /// `lumpscope evacuate`.
 #[derive(Args)]
-#[command(after_help = "Only reads the store it empties. \
-                  Each lump is read back and compared. Run it again after an interruption: it goes \
-                  on where it was. Exit codes: 0 every lump is in the other store; 4 all but those \
-                  listed are; 1 it was not done to the end.")]
+#[command(
+    after_help = "The source is only read. Each lump is read back from the target and compared. Run it \
+                  again after an interruption: it resumes. Exit code 4: all lumps are in the target, \
+                  except for those listed. 1: it did not finish."
+)]
 pub(super) struct EvacuateArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store that is read
     from: String,
     /// Name of the store that gets its lumps
@@ -98,8 +100,8 @@ enum Outcome {
 }
 
 /// Copies all lumps of a range.
-pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
-    let source = args.client.connect().await?;
+pub(super) async fn run(connection: Connection, args: EvacuateArgs) -> Result<ExitCode> {
+    let source = connection.connect().await?;
     let target = match &args.to_server {
         None if args.to_ca.is_some() || args.to_token_file.is_some() => {
             bail!("--to-ca and --to-token-file are about another service: name it with --to-server")
@@ -107,7 +109,7 @@ pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
         None => source.clone(),
         Some(server) => {
             let at = (server.as_str(), &args.to_ca, &args.to_token_file);
-            args.client.connect_other(at).await?
+            connection.connect_other(at).await?
         }
     };
     check_stores((&source, &args.from), (&target, &args.to)).await?;
@@ -128,12 +130,8 @@ pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
     let mut done = std::mem::take(&mut *work.lock());
     find_missing(&work, &args, &mut done).await?;
     done.missing.sort();
-    args.client.say(|| as_json(&done), || text(&done))?;
-    Ok(if done.missing.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(INCOMPLETE)
-    })
+    args.form.say(|| as_json(&done), || text(&done))?;
+    Ok(Exit::clean(done.missing.is_empty()))
 }
 
 /// Refuses stores that are one, or that cannot be found.

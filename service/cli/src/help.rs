@@ -1,12 +1,144 @@
-//! Help in 80 columns, which every terminal has.
+//! Help in 80 columns, which every terminal has, with the commands in groups.
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::Command;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use lumpscope_units::columns::{self, COLUMNS};
 
-use crate::{error, output};
+use crate::error::{self, Exit};
+use crate::output;
+
+/// Commands in the order of the help, by what they are for.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Store",
+        &["format", "stores", "stat", "health", "sync", "evacuate"],
+    ),
+    ("Serve", &["serve", "admin", "token", "doctor"]),
+    (
+        "Data",
+        &[
+            "put",
+            "get",
+            "head",
+            "delete",
+            "delete-range",
+            "list",
+            "upload",
+            "download",
+        ],
+    ),
+    ("Look", &["explain", "trace", "top", "record", "export"]),
+    ("Offline", &["check", "copy", "grow"]),
+    (
+        "Lab",
+        &["compare", "lab", "watch", "load", "platter", "bench"],
+    ),
+];
+
+/// Commands and options of earlier versions, and what has replaced them.
+const RENAMED: [(&str, &str); 6] = [
+    ("inspect", "check --quick"),
+    ("usage", "stat"),
+    ("scrub-start", "admin scrub STORE --start"),
+    ("scrub-stop", "admin scrub STORE --stop"),
+    ("--records", "check --journal"),
+    ("--export", "export FILE --format FORMAT"),
+];
+
+/// Top-level commands that ask a service.
+const CLIENTS: [&str; 20] = [
+    "put",
+    "get",
+    "head",
+    "delete",
+    "delete-range",
+    "list",
+    "stores",
+    "stat",
+    "health",
+    "sync",
+    "upload",
+    "download",
+    "evacuate",
+    "admin",
+    "explain",
+    "trace",
+    "top",
+    "record",
+    "load",
+    "help",
+];
+
+/// The program with its commands in groups.
+pub(super) fn grouped(command: Command) -> Command {
+    let mut list = String::new();
+    for (title, names) in GROUPS {
+        let shown = names
+            .iter()
+            .filter_map(|name| command.find_subcommand(name));
+        let lines: String = shown.map(line).collect();
+        if !lines.is_empty() {
+            list += &format!("{title}:\n{lines}\n");
+        }
+    }
+    global_once(command)
+        .mut_subcommands(|inner| inner.hide(true))
+        .override_usage("lumpscope [OPTIONS] <COMMAND>")
+        .help_template(format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{{all-args}}{{after-help}}"
+        ))
+}
+
+/// The program with its global options in its own help alone.
+pub(super) fn global_once(command: Command) -> Command {
+    let global = command.get_arguments().filter(|arg| arg.is_global_set());
+    let global: Vec<_> = global.cloned().map(|arg| arg.hide(true)).collect();
+    command.mut_subcommands(|inner| {
+        let help = inner.get_after_help().map(StyledStr::to_string);
+        let inner = match CLIENTS.contains(&inner.get_name()) {
+            true => inner.after_help(format!(
+                "{}\n\n`lumpscope --help` describes the options of the connection (--server, \
+                 --token-file, ...).",
+                help.unwrap_or_default()
+            )),
+            false => inner,
+        };
+        inner.args(&global)
+    })
+}
+
+fn line(command: &Command) -> String {
+    let about = command.get_about().map(StyledStr::to_string);
+    format!(
+        "  {:<13} {}\n",
+        command.get_name(),
+        about.unwrap_or_default()
+    )
+}
+
+/// What has replaced a command or option that is unknown now.
+fn renamed(error: &clap::Error) -> String {
+    let unknown = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    let unknown = unknown.into_iter().find_map(|kind| match error.get(kind) {
+        Some(ContextValue::String(name)) => Some(name.as_str()),
+        _ => None,
+    });
+    let found = RENAMED.iter().find(|(old, _)| Some(*old) == unknown);
+    let is_unknown = matches!(
+        error.kind(),
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument
+    );
+    match found {
+        Some((old, new)) if is_unknown => {
+            format!("\n`{old}` has been replaced by `lumpscope {new}`")
+        }
+        _ => String::new(),
+    }
+}
 
 /// Descriptions that would begin behind this column begin on a line of their own.
 const LAST_COLUMN: usize = 34;
@@ -26,9 +158,12 @@ pub(super) fn exit(error: &clap::Error) -> ExitCode {
             }
         }
         Missing => output::complain_lines(&narrow(&error.to_string())),
-        _ => output::complain_lines(&error.to_string()),
+        _ => output::complain_lines(&format!("{}{}", error, renamed(error))),
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+    match error.use_stderr() {
+        true => Exit::Arguments.into(),
+        false => Exit::Done.into(),
+    }
 }
 
 /// The text in 80 columns; descriptions stay in their column.
@@ -57,8 +192,6 @@ fn described(line: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Command;
-
     use super::*;
     use crate::commands;
 
@@ -73,9 +206,18 @@ mod tests {
     }
 
     #[test]
+    fn every_command_is_in_one_group() {
+        for command in commands().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let groups = GROUPS.iter().flat_map(|(_, names)| *names);
+            let count = groups.filter(|name| **name == command.get_name()).count();
+            assert_eq!(count, 1, "{}", command.get_name());
+        }
+    }
+
+    #[test]
     fn every_help_fits_eighty_columns_and_loses_no_word() {
         let mut found = Vec::new();
-        let mut command = commands();
+        let mut command = grouped(commands());
         command.build();
         every(&mut command, "lumpscope", &mut found);
         assert!(found.len() > 60);

@@ -1,5 +1,6 @@
 //! Progress of transfers, on the terminal.
 
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,6 +10,15 @@ const WORTH_SHOWING: u64 = 8 << 20;
 
 /// So many files take their time however small they are.
 const MANY_FILES: usize = 64;
+
+/// A bar of this form, without a length yet, shown only on a terminal.
+pub(super) fn templated(template: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    ProgressBar::no_length().with_style(style)
+}
 
 /// A line for work without a known end, shown only on a terminal; its message says what was done.
 pub(super) fn line() -> ProgressBar {

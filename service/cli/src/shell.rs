@@ -13,6 +13,7 @@ use clap_complete::Shell;
 use lumpscope_units::human;
 
 use crate::error::file as file_error;
+use crate::help;
 use crate::output::{escaped, print, write};
 
 /// `lumpscope completions`.
@@ -41,7 +42,7 @@ pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 pub(super) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     let folder = &args.folder;
     fs::create_dir_all(folder).map_err(file_error("make", folder))?;
-    let mut command = command.disable_help_subcommand(true);
+    let mut command = help::global_once(command).disable_help_subcommand(true);
     command.build();
     let pages = write_pages(&command, folder).map_err(file_error("write to", folder))?;
     print(&format!(

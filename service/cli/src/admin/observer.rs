@@ -7,14 +7,11 @@ use lumpscope_server::json::{to_json, to_json_with};
 use lumpscope_units::{Span, clock::date, human};
 use serde_json::Value;
 
-use crate::client::ClientArgs;
 use crate::output::{escaped, table};
 
 /// `lumpscope admin events`.
 #[derive(Args)]
 pub(crate) struct EventsArgs {
-    #[command(flatten)]
-    pub(super) client: ClientArgs,
     /// Hand out one in this many completed block requests; 1: each; 0: none by chance
     #[arg(long, value_name = "N")]
     one_in: Option<u32>,

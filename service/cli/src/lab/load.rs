@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::one::Worker;
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
 use crate::error::Interrupted;
 use crate::observe::live::ending;
 use crate::progress;
@@ -45,7 +45,7 @@ const MAX_LUMPS: u32 = 10_000_000;
 )]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Store to use; repeat for more [default: all that the service has]
     #[arg(long = "store", value_name = "NAME")]
     stores: Vec<String>,
@@ -141,10 +141,10 @@ impl Done {
     }
 }
 
-pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
+pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCode> {
     let size = args.check()?;
     let over = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let known = client.stores().await?.into_iter().map(|store| store.name);
     let stores: Vec<String> = match args.stores.is_empty() {
         true => known.collect(),
@@ -162,7 +162,7 @@ pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let begun = Instant::now();
     let done = Arc::new(Done::default());
-    let result = drive(&args, &stores, size, &done, &over).await;
+    let result = drive(&connection, &args, &stores, size, &done, &over).await;
     say(&args, &done, begun.elapsed())?;
     result?;
     let bad = done.failed.load(Ordering::Relaxed) + done.wrong.load(Ordering::Relaxed);
@@ -174,6 +174,7 @@ pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
 
 /// All clients, until they have ended.
 async fn drive(
+    connection: &Connection,
     args: &LoadArgs,
     stores: &[String],
     size: usize,
@@ -186,7 +187,7 @@ async fn drive(
     for store in stores {
         for number in 0..args.clients {
             let worker = Worker {
-                client: args.client.connect().await?,
+                client: connection.connect().await?,
                 store: store.clone(),
                 ids: ids(args, number),
                 size,
@@ -233,7 +234,7 @@ fn say(args: &LoadArgs, done: &Done, took: Duration) -> Result<()> {
     let (puts, gets, deletes) = (of(&done.puts), of(&done.gets), of(&done.deletes));
     let (bytes, failed, wrong) = (of(&done.bytes), of(&done.failed), of(&done.wrong));
     let seconds = took.as_secs_f64();
-    args.client.say(
+    args.form.say(
         || {
             json!({"puts": puts, "gets": gets, "deletes": deletes, "bytes": bytes,
                 "failed": failed, "wrong": wrong, "seconds": seconds})

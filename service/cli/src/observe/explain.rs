@@ -13,7 +13,8 @@ use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
 use super::units::{NONE, beside, distance, failed, moment};
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
+use crate::error::Exit;
 use crate::output::{complain, escaped, print, print_json, table};
 
 /// Slowest requests that are told when no number is given.
@@ -23,7 +24,7 @@ const SLOWEST: u32 = 5;
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Id of the request, from its reply; absent: the slowest requests
     #[arg(conflicts_with_all = ["slowest", "store", "within"])]
     request_id: Option<u64>,
@@ -42,15 +43,15 @@ pub(crate) struct ExplainArgs {
     replay: Option<PathBuf>,
 }
 
-pub(crate) async fn run(args: ExplainArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: ExplainArgs) -> Result<ExitCode> {
     let requests = match &args.replay {
-        None => asked(&args).await?,
+        None => asked(&connection, &args).await?,
         Some(file) => match recorded(&args, file).await? {
             Some(requests) => requests,
-            None => return Ok(ExitCode::from(3)),
+            None => return Ok(Exit::Missing.into()),
         },
     };
-    if args.client.json {
+    if args.form.json {
         for request in &requests {
             print_json(&to_json(request))?;
         }
@@ -64,8 +65,8 @@ pub(crate) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
-    let client = args.client.connect().await?;
+async fn asked(connection: &Connection, args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
+    let client = connection.connect().await?;
     if let Some(request_id) = args.request_id {
         let reply = client.explain(v1::ExplainRequest { request_id }).await?;
         return Ok(reply.request.into_iter().collect());

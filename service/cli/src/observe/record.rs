@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::live::ending;
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
 use crate::error::file as file_error;
 use crate::output::complain;
 
@@ -22,7 +22,7 @@ use crate::output::complain;
 #[derive(Args)]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// File to be made; only its owner can read it
     file: PathBuf,
     /// End after this many seconds instead of at Ctrl-C
@@ -39,9 +39,9 @@ const LAST_REPLIES: u32 = 8;
 /// They are waited for no longer than this.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: RecordArgs) -> Result<ExitCode> {
     let ending = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let mut live = client.record().await?;
     let mut file = create(&args.file, args.force)?;
     let write = file_error("write", &args.file);
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
             human::counted(dropped, "line")
         ));
     }
-    args.client.say(
+    args.form.say(
         || json!({"file": args.file, "lines": lines, "bytes": bytes, "dropped": dropped}),
         || {
             format!(

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
@@ -13,18 +12,17 @@ use lumpscope_server::json::to_json;
 use lumpscope_units::columns::{COLUMNS, fitted, trimmed};
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
-use super::export::{self, Format};
 use super::live::{Doubts, ending};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, process, time};
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
 use crate::output::{self, complain, escaped};
 
 /// `lumpscope trace`.
 #[derive(Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     #[command(flatten)]
     filter: FilterArgs,
     /// End after this many block requests
@@ -33,25 +31,14 @@ pub(crate) struct TraceArgs {
     /// Show this recording instead of a service
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Print the recording's block requests in the form of another tool; at most 4,194,304
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        requires = "replay",
-        conflicts_with = "json"
-    )]
-    export: Option<Format>,
 }
 
-/// Block requests in an export, which is ordered in memory: about 2 GiB.
-const MAX_EXPORTED: usize = 4 << 20;
-
-/// Which block requests.
+// No documentation: clap would take it for that of the command.
 #[derive(Args)]
-struct FilterArgs {
+pub(super) struct FilterArgs {
     /// Only block requests of the disk below this store
     #[arg(long, value_name = "STORE")]
-    store: Option<String>,
+    pub(super) store: Option<String>,
     /// Only block requests of this owner class
     #[arg(long, value_name = "CLASS",
           value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "other"])]
@@ -72,7 +59,7 @@ struct FilterArgs {
 }
 
 impl FilterArgs {
-    fn request(&self) -> v1::TraceRequest {
+    pub(super) fn request(&self) -> v1::TraceRequest {
         v1::TraceRequest {
             store: self.store.clone().unwrap_or_default(),
             owner: self.owner.clone().unwrap_or_default(),
@@ -84,14 +71,14 @@ impl FilterArgs {
     }
 }
 
-pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: TraceArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         return recorded(&args, file).await;
     }
     let ending = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let mut live = client.trace(args.filter.request()).await?;
-    let mut screen = Screen::new(args.client.json, args.count);
+    let mut screen = Screen::new(args.form.json, args.count);
     loop {
         let reply = tokio::select! {
             reply = live.next() => reply?,
@@ -108,46 +95,10 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A recording for another tool.
-async fn exported(args: &TraceArgs, file: &Path, format: Format) -> Result<ExitCode> {
-    let wanted = args.filter.request();
-    let count = args.count.and_then(|count| usize::try_from(count).ok());
-    let room = count.unwrap_or(usize::MAX).min(MAX_EXPORTED);
-    let blocks = Arc::new(Mutex::new(Vec::new()));
-    let to = Arc::clone(&blocks);
-    let left_out = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&left_out);
-    let read = replay::read(file, move |block| {
-        if !fits(&block, &wanted) {
-            return;
-        }
-        let mut blocks = to.lock().unwrap_or_else(PoisonError::into_inner);
-        if blocks.len() < room {
-            blocks.push(block);
-        } else {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    replay::known(&read.await?, args.filter.store.as_deref())?;
-    let left_out = left_out.load(Ordering::Relaxed);
-    if count.is_none() && left_out > 0 {
-        complain(&format!(
-            "lumpscope: incomplete: left out {} beyond {MAX_EXPORTED}",
-            human::counted(left_out, "block request")
-        ));
-    }
-    let blocks = std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner));
-    output::print_as_is(&export::text(format, &blocks, &replay::disks(file)?))?;
-    Ok(ExitCode::SUCCESS)
-}
-
 /// From a recording.
 async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
-    if let Some(format) = args.export {
-        return exported(args, file, format).await;
-    }
     let wanted = args.filter.request();
-    let mut screen = Screen::new(args.client.json, args.count);
+    let mut screen = Screen::new(args.form.json, args.count);
     let more = Arc::new(Mutex::new(Ok(true)));
     let shown = Arc::clone(&more);
     let read = replay::read(file, move |block| {
@@ -168,7 +119,7 @@ async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
 }
 
 /// Whether a block request is one of those that are wanted: what a service decides by itself.
-fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
+pub(super) fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
     let word = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
     let (queue, device) = (block.queue_ns.unwrap_or(0), block.device_ns.unwrap_or(0));
     let travelled = block.seek_bytes.map_or(0, i64::unsigned_abs);

@@ -225,9 +225,9 @@ fn files_and_arguments_are_shown_and_do_nothing() {
     for line in [
         &["trace", "--replay", recording][..],
         &["trace", "--replay", recording, "--json"],
-        &["trace", "--replay", recording, "--export", "csv"],
-        &["trace", "--replay", recording, "--export", "blkparse"],
-        &["trace", "--replay", recording, "--export", "perfetto"],
+        &["export", recording, "--format", "csv"],
+        &["export", recording, "--format", "blkparse"],
+        &["export", recording, "--format", "perfetto"],
         &["explain", "--replay", recording],
         &["top", "--replay", recording],
     ] {
@@ -240,14 +240,17 @@ fn files_and_arguments_are_shown_and_do_nothing() {
         &["format", odd, "--capacity", "16M"][..],
         &["format", odd, "--capacity", "16M"],
         &["explain", "--replay", odd],
-        &["stores", "--server", HOSTILE],
         &[HOSTILE],
-        &["put", HOSTILE],
     ] {
         assert!(harmless("", &words(line)), "{line:?} is silent");
     }
-    let store = ["serve", "--check-config", "--no-probes", "--store", HOSTILE];
-    harmless("", &words(&store));
+    for line in [
+        &["serve", "--check-config", "--no-probes", "--store", HOSTILE][..],
+        &["stores", "--server", HOSTILE],
+        &["get", HOSTILE, HOSTILE],
+    ] {
+        harmless("", &words(line));
+    }
     for line in offline(dir.path()) {
         harmless("", &line);
     }

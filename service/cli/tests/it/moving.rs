@@ -28,10 +28,6 @@ pub(crate) fn ends(code: i32, arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(code), "{said}{told}");
-    let ours = ["copy", "evacuate", "grow"].contains(&arguments[0]);
-    for line in told.lines().filter(|line| ours && !line.contains('/')) {
-        assert!(line.chars().count() <= 80, "{line:?}");
-    }
     said + &told
 }
 

@@ -78,3 +78,82 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         ends_quietly("", &line);
     }
 }
+
+/// Every exit code has one meaning, which the help tells.
+#[test]
+fn an_exit_code_means_the_same_in_every_command() {
+    let help = crate::every::run("", &words(&["--help"]));
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+    let code = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+    let codes: Vec<String> = codes.lines().map(code).collect();
+    assert_eq!(codes, ["0", "1", "2", "3", "4", "130"], "{help}");
+
+    let scene = Scene::new();
+    let (server, first, a) = (scene.server(), scene.at("first"), scene.at("a"));
+    let nowhere = "http://127.0.0.1:1";
+    for (wanted, server, line) in [
+        (0, server, &["stores"][..]),
+        (1, nowhere, &["stores"]),
+        (1, "", &["check", &first]),
+        (1, "", &["check", &a]),
+        (1, "", &["check", "/nowhere", "--salvage"]),
+        (1, "", &["format", &first]),
+        (1, "", &["serve", "--check-config"]),
+        (1, "", &["explain", "--replay", &a]),
+        (2, server, &["get", "hdd", "no id"]),
+        (2, server, &["admin", "scrub", "hdd", "--rate", "1M"]),
+        (2, "", &["check"]),
+        (2, "", &["no-command"]),
+        (3, server, &["get", "hdd", "99"]),
+        (3, server, &["stat", "tape"]),
+        (3, server, &["explain", "99999999"]),
+        (3, "", &["explain", "99999999", "--replay", RECORDING]),
+    ] {
+        let ended = crate::every::run(server, &words(line));
+        assert_eq!(ended.status.code(), Some(wanted), "{line:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_old_name_tells_the_new_one() {
+    for (old, new) in [
+        (&["inspect", "/dev/sdX"][..], "lumpscope check --quick"),
+        (&["usage", "hdd"], "lumpscope stat"),
+        (
+            &["admin", "scrub-start", "hdd"],
+            "lumpscope admin scrub STORE --start",
+        ),
+        (
+            &["admin", "scrub-stop", "hdd"],
+            "lumpscope admin scrub STORE --stop",
+        ),
+        (&["trace", "--export", "csv"], "lumpscope export FILE"),
+        (&["check", "a", "--records"], "lumpscope check --journal"),
+    ] {
+        let ended = crate::every::run("", &words(old));
+        assert_eq!(ended.status.code(), Some(2), "{old:?}: {ended:?}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(said.contains(new), "{old:?}: {said}");
+    }
+}
+
+/// Options of the connection stand before or behind a command, and in the help of the program alone.
+#[test]
+fn options_of_the_connection_are_global() {
+    let scene = Scene::new();
+    for line in [
+        ["--server", scene.server(), "stores"],
+        ["stores", "--server", scene.server()],
+    ] {
+        let ended = crate::every::run("http://127.0.0.1:1", &words(&line));
+        assert!(ended.status.success(), "{line:?}: {ended:?}");
+    }
+    let help = |line: &[&str]| {
+        let ended = crate::every::run("", &words(line));
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    assert!(help(&["--help"]).contains("\nConnection:\n"));
+    assert!(!help(&["put", "--help"]).contains("--tls-name"));
+    assert!(!help(&["check", "--help"]).contains("connection"));
+}

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::rates::StoreView;
 use super::live::ending;
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
 use crate::output;
 
 /// Shortest interval.
@@ -27,7 +27,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 #[derive(Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Show only this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct TopArgs {
     replay: Option<PathBuf>,
 }
 
-pub(crate) async fn run(args: TopArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: TopArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         let (before, after, passed) = recorded::whole(file, args.store.as_deref()).await?;
         Screen::new(&args).show(&before, &after, 0, passed)?;
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: TopArgs) -> Result<ExitCode> {
         );
     }
     let ending = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let mut screen = Screen::new(&args);
     let mut before = Sample::take(&client, &args).await?;
     for _ in 0..args.count.unwrap_or(u64::MAX) {
@@ -112,9 +112,9 @@ struct Screen {
 impl Screen {
     fn new(args: &TopArgs) -> Self {
         let terminal = console::Term::stdout();
-        let drawn = !args.client.json && terminal.is_term();
+        let drawn = !args.form.json && terminal.is_term();
         Self {
-            json: args.client.json,
+            json: args.form.json,
             terminal: drawn.then_some(terminal),
             begun: false,
         }

@@ -327,9 +327,10 @@ pub(super) fn checked(report: &CheckReport) -> String {
     let mut out = String::new();
     target(&mut out, &report.inspect);
     journal(&mut out, &report.inspect);
+    space(&mut out, &report.inspect);
     line(
         &mut out,
-        "lumps",
+        "checked",
         format_args!(
             "{} verified, {} without checksum, {} damaged; {} read in {} ms",
             report.verified_lumps,
