@@ -11,7 +11,7 @@ use lumpscope_client::{Client, v1};
 use lumpscope_proto::hex;
 use lumpscope_server::config::StoreSpec;
 use lumpscope_server::json::to_json;
-use lumpscope_units::{Size, human};
+use lumpscope_units::{Size, clock::date, human};
 use serde_json::{Value, json};
 
 use super::client::{Connection, Form};
@@ -194,7 +194,7 @@ fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
 
 fn drained(reply: &v1::DrainResponse) -> (Value, String) {
     let text = match reply.under_way {
-        0 => "drained: what was acknowledged is on stable storage".to_owned(),
+        0 => "drained: all acknowledged changes are on stable storage".to_owned(),
         left => format!("draining: {} in flight", human::counted(left, "request")),
     };
     (to_json(reply), text)
@@ -211,7 +211,7 @@ async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
     let path = path
         .into_os_string()
         .into_string()
-        .map_err(|path| anyhow!("{path:?} cannot be sent: give the store a path in UTF-8"))?;
+        .map_err(|path| anyhow!("path {path:?} is not valid UTF-8"))?;
     let request = v1::AddStoreRequest {
         name,
         path,
@@ -226,23 +226,30 @@ async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
 fn reloaded(reply: &v1::ReloadResponse) -> (Value, String) {
     let tls = match reply.certificate_not_after {
         0 => "no TLS".to_owned(),
-        end => format!("certificate valid until {end} (seconds since 1970)"),
+        end => {
+            let end = date(end.saturating_mul(1_000_000_000));
+            let end = end.strip_prefix("at ").unwrap_or(&end);
+            format!("certificate valid until {end}")
+        }
     };
     let tokens = human::counted(u64::from(reply.tokens), "token");
     (to_json(reply), format!("{tokens}, {tls}"))
 }
 
 fn scrub_text(reply: &v1::GetScrubResponse) -> String {
-    let mut table = table(&["scrubber", if reply.running { "at work" } else { "rests" }]);
+    let mut table = table(&["scrubber", if reply.running { "running" } else { "idle" }]);
     for (what, value) in [
-        ("bytes a second, 0: what is left", reply.bytes_per_second),
+        (
+            "rate limit, bytes per second (0: none)",
+            reply.bytes_per_second,
+        ),
         ("position, bytes", reply.position_bytes),
         ("end, bytes", reply.end_bytes),
         ("passes", reply.passes),
-        ("lumps that fit their checksum", reply.verified_lumps),
+        ("lumps verified", reply.verified_lumps),
         ("lumps without a checksum", reply.unverified_lumps),
         ("damaged lumps", reply.corrupt_lumps),
-        ("reads that failed", reply.read_errors),
+        ("failed reads", reply.read_errors),
         ("findings", reply.findings),
     ] {
         table.add_row([what.to_owned(), value.to_string()]);
@@ -272,7 +279,7 @@ fn service_text(reply: &v1::DescribeServiceResponse) -> String {
     let mut facts = table(&["version", &reply.version]);
     for (what, value) in [
         ("process", reply.pid.to_string()),
-        ("seconds since it started", reply.uptime_seconds.to_string()),
+        ("uptime, seconds", reply.uptime_seconds.to_string()),
         ("user, group", format!("{}, {}", held.uid, held.gid)),
         ("capabilities", capabilities),
         (
@@ -280,7 +287,7 @@ fn service_text(reply: &v1::DescribeServiceResponse) -> String {
             if held.no_new_privileges { "no" } else { "yes" }.to_owned(),
         ),
         ("connections", reply.connections.to_string()),
-        ("requests under way", reply.under_way.to_string()),
+        ("requests in flight", reply.under_way.to_string()),
     ] {
         facts.add_row([what.to_owned(), value]);
     }

@@ -52,13 +52,13 @@ pub(super) struct CopyArgs {
 /// `lumpscope grow`.
 #[derive(Args)]
 #[command(
-    after_help = "Lumps stay where they are. The journal keeps its size, and with it the \
-                  number of lumps that fit: `lumpscope copy` to a larger target makes a larger one."
+    after_help = "Lumps stay where they are. The journal keeps its size, which limits the number of \
+                  lumps; `lumpscope copy` to a larger target makes a larger journal."
 )]
 pub(super) struct GrowArgs {
     /// Block device or file with a store that is not being served
     path: PathBuf,
-    /// Bytes the store may use, as 128G; the whole device when absent. Needed for a file
+    /// Size of the store, e.g. 128G; required for a file [default: the whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Allocation of a file's new space
@@ -197,9 +197,7 @@ pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
         let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
         let path = args.path.display().to_string();
         let path = output::escaped(&path);
-        print(&format!(
-            "{path}: room for {after} of lumps, {before} before"
-        ))?;
+        print(&format!("{path}: {after} for lumps, {before} before"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

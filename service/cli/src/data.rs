@@ -20,7 +20,7 @@ pub(super) mod transfer;
 /// How lumps are put.
 #[derive(Args)]
 pub(super) struct DurabilityArg {
-    /// Answer when written, before the flush: it survives the death of the service, not a power cut
+    /// Acknowledge before the flush: survives a crash of the service, not a power loss
     #[arg(long)]
     journaled: bool,
 }
@@ -44,19 +44,17 @@ pub(super) struct PutArgs {
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File with the bytes; standard input when absent or "-"
+    /// File with the bytes; "-": standard input [default: -]
     file: Option<PathBuf>,
-    /// Put the bytes into the journal record itself; at most 65,535 bytes. Without this and --data
-    /// the store does so with small ones (up to 1 KiB if it commits checked, 16 KiB ordered) while its
-    /// journal has room for them
+    /// Store the bytes in the journal (at most 65,535 bytes) [default: the store decides by size]
     #[arg(long)]
     embedded: bool,
-    /// Put the bytes into the data region, however few they are
+    /// Store the bytes in the data region, whatever their size
     #[arg(long, conflicts_with = "embedded")]
     data: bool,
     #[command(flatten)]
     durability: DurabilityArg,
-    /// Refuse when a lump of this id exists
+    /// Refuse if a lump with this id exists
     #[arg(long)]
     if_absent: bool,
 }
@@ -70,13 +68,13 @@ pub(super) struct GetArgs {
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File to write, which appears when complete; standard output when absent or "-"
+    /// File to write, which appears when complete; "-": standard output [default: -]
     #[arg(required_if_eq("json", "true"))]
     file: Option<PathBuf>,
-    /// First byte wanted
+    /// First byte to read
     #[arg(long, default_value_t = 0)]
     offset: u64,
-    /// Number of bytes wanted; to the end when absent
+    /// Number of bytes to read [default: up to the end]
     #[arg(long)]
     length: Option<u64>,
 }
@@ -99,7 +97,7 @@ pub(super) struct DeleteArgs {
     form: Form,
     /// Name of the store
     store: String,
-    /// Ids: 1 to 32 hexadecimal digits each; several are removed by one request
+    /// Ids: 1 to 32 hexadecimal digits each; several are deleted by one request
     #[arg(required = true)]
     ids: Vec<LumpId>,
 }
@@ -200,9 +198,9 @@ pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<E
             || json!({"id": id.to_string(), "existed": existed}),
             || match (existed, args.ids.len()) {
                 (true, 1) => "deleted".to_owned(),
-                (false, 1) => "there was no such lump".to_owned(),
+                (false, 1) => "no such lump".to_owned(),
                 (true, _) => format!("{id} deleted"),
-                (false, _) => format!("{id} there was no such lump"),
+                (false, _) => format!("{id} no such lump"),
             },
         )?;
     }

@@ -19,16 +19,16 @@ use super::output::{escaped, plain, print, print_as_is, table, width};
 /// `lumpscope doctor`.
 #[derive(Args)]
 pub(super) struct DoctorArgs {
-    /// Print JSON, with all that was found
+    /// Print JSON, with everything found
     #[arg(long)]
     json: bool,
-    /// Show all that was found, and the settings; --config and --pid do, too
+    /// Show everything found, and the settings; implied by --config and --pid
     #[arg(long)]
     all: bool,
     /// Show the settings that `serve` would use with this configuration file
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     config: Option<PathBuf>,
-    /// Show the privileges that the service with this process id still holds
+    /// Show the remaining privileges of the service with this process id
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
@@ -166,7 +166,7 @@ fn io_uring() -> Finding {
             "io_uring",
             Level::Degraded,
             format!("cannot be set up: {error}"),
-            "stores do their I/O with a pool of threads, which takes more CPU",
+            "stores do their I/O with a pool of threads, which needs more CPU time",
             "on the host: sysctl kernel.io_uring_disabled=0; in a container: a seccomp profile \
              that allows io_uring_setup",
         ),
@@ -186,7 +186,7 @@ fn huge_pages() -> Finding {
             topic,
             Level::Degraded,
             format!("transparent: {}", other.unwrap_or("unknown")),
-            "a large lump is read and written with more and smaller block requests",
+            "large lumps are read and written with more, smaller block requests",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
     }
@@ -234,7 +234,7 @@ fn emulated_disks() -> Finding {
     match lumpscope_platter::live::possible() {
         Ok(()) => good(
             topic,
-            "FUSE is there, memory has no limit and can be locked",
+            "FUSE is available; memory is unlimited and can be locked",
         ),
         Err(error) => lacking(
             topic,

@@ -15,7 +15,9 @@ pub(crate) struct Interrupted;
 
 /// The service was asked a second and third time to stop.
 #[derive(Debug, thiserror::Error)]
-#[error("ended at once, as asked: requests under way were cut off; what was acknowledged is safe")]
+#[error(
+    "stopped at once, as requested: requests in flight were cut off; acknowledged changes are safe"
+)]
 pub(crate) struct CutOff;
 
 /// `cannot WHAT PATH: ...`

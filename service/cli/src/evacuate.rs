@@ -32,36 +32,35 @@ use crate::progress::templated as bar;
 pub(super) struct EvacuateArgs {
     #[command(flatten)]
     form: Form,
-    /// Name of the store that is read
+    /// Name of the source store
     from: String,
-    /// Name of the store that gets its lumps
+    /// Name of the target store
     to: String,
-    /// Service of the other store; the same service when absent
+    /// Service of the target store [default: the same service]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     to_server: Option<String>,
-    /// CA certificates of that service, PEM
+    /// CA certificates of the target service, PEM
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     to_ca: Option<PathBuf>,
-    /// File with the token that service asks for
+    /// File with the token for the target service
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     to_token_file: Option<PathBuf>,
     /// First id to copy
     #[arg(long, value_name = "ID")]
     start: Option<LumpId>,
-    /// First id not to copy
+    /// End of the range (exclusive)
     #[arg(long, value_name = "ID")]
     end: Option<LumpId>,
-    /// Most bytes a second, as 50M; no limit when absent
+    /// Rate limit in bytes per second, e.g. 50M [default: none]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
-    /// Lumps under way at a time, 1 to 64; each is held in memory
+    /// Concurrent lumps, 1 to 64; each is held in memory
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     at_once: u32,
-    /// Read lumps that the other store has already, too, and compare their bytes, not only their
-    /// lengths
+    /// Compare lumps already present in the target byte by byte, not only by length
     #[arg(long)]
     compare: bool,
-    /// Replace lumps of the other store that differ
+    /// Replace lumps in the target that differ
     #[arg(long)]
     replace: bool,
 }
@@ -104,7 +103,7 @@ pub(super) async fn run(connection: Connection, args: EvacuateArgs) -> Result<Ex
     let source = connection.connect().await?;
     let target = match &args.to_server {
         None if args.to_ca.is_some() || args.to_token_file.is_some() => {
-            bail!("--to-ca and --to-token-file are about another service: name it with --to-server")
+            bail!("--to-ca and --to-token-file need --to-server")
         }
         None => source.clone(),
         Some(server) => {
@@ -141,14 +140,14 @@ async fn check_stores(source: (&Client, &str), target: (&Client, &str)) -> Resul
         let stores = client.stores().await?;
         let found = stores.into_iter().find(|store| store.name == name);
         infos.push(
-            found.ok_or_else(|| {
-                anyhow!("there is no store {name:?}: `lumpscope stores` lists them")
-            })?,
+            found.ok_or_else(|| anyhow!("no store {name:?}; `lumpscope stores` lists them"))?,
         );
     }
     if infos[0].uuid == infos[1].uuid && !infos[0].uuid.is_empty() {
         let uuid = &infos[0].uuid;
-        bail!("both are the store {uuid}, or a byte for byte copy of it: name another store");
+        bail!(
+            "source and target are the same store, or copies with the same UUID ({uuid}); name another store"
+        );
     }
     Ok(())
 }
@@ -170,8 +169,8 @@ async fn check_room(args: &EvacuateArgs, source: &Client, target: &Client) -> Re
     if needed > free {
         let (needed, free) = (human::bytes(needed), human::bytes(free));
         bail!(
-            "the store {:?} is too small: the lumps take {needed} and it has {free} free; use a larger \
-             one, or evacuate a range of ids (--start, --end)",
+            "store {:?} is too small: the lumps need {needed}, and it has {free} free; use a larger \
+             store, or evacuate a range of ids (--start, --end)",
             args.to
         );
     }
@@ -248,7 +247,7 @@ async fn find_missing(work: &Work, args: &EvacuateArgs, done: &mut Done) -> Resu
     let known: std::collections::HashSet<LumpId> = done.missing.iter().map(|lump| lump.0).collect();
     while let Some(id) = ids.next().await? {
         if !there.has(id).await? && !known.contains(&id) {
-            let why = "it was put after its turn, or removed from the other store: run this again";
+            let why = "it was put after its range was copied, or removed from the target; run this command again";
             done.missing.push((id, why.to_owned()));
         }
     }
@@ -337,7 +336,7 @@ impl Work {
         match self.crc_there(id).await? {
             Some(there) if there == crc => Ok(Outcome::Copied(bytes)),
             Some(_) => Ok(Outcome::Missing(conflict("content"))),
-            None => bail!("the store {to:?} lost the lump {id} while it was compared"),
+            None => bail!("lump {id} disappeared from store {to:?} while it was compared"),
         }
     }
 
@@ -358,7 +357,7 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 fn conflict(what: &str) -> String {
-    format!("the other store has a lump of this id with another {what}; --replace overwrites it")
+    format!("the target has a lump with this id but different {what}; --replace overwrites it")
 }
 
 /// A lump that cannot be read is told; anything else ends everything.

@@ -15,9 +15,9 @@ use super::output::{escaped, print};
 /// `lumpscope format`.
 #[derive(Args)]
 pub(super) struct FormatArgs {
-    /// Block device, or file that is made or replaced
+    /// Block device, or a file to create
     path: PathBuf,
-    /// Bytes the store may use, as 64M or 1G; the whole device when absent
+    /// Size of the store, e.g. 64M or 1G [default: the whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Block size of the store in bytes: a multiple of 512 up to 65024
@@ -29,11 +29,11 @@ pub(super) struct FormatArgs {
     /// Allocation of a file's space
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
-    /// Leave no room behind the store on a block device for checkpoints of the index (at most
-    /// 0.4 % of it): the whole journal is replayed at every start
+    /// Reserve no space on a block device for checkpoints of the index (at most 0.4 %): every start
+    /// replays the whole journal
     #[arg(long)]
     no_checkpoint: bool,
-    /// Format even if the target holds something: its contents are lost
+    /// Format even if the target is not empty: its contents are lost
     #[arg(long)]
     force: bool,
 }
@@ -63,7 +63,7 @@ impl From<PreallocArg> for Prealloc {
 pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
     let block_size = u16::try_from(args.block_size.0).map_err(|_| {
         anyhow!(
-            "--block-size {} is too large: at most 65024",
+            "--block-size: {} is out of range (512 to 65024)",
             args.block_size
         )
     })?;

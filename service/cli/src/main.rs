@@ -41,7 +41,7 @@ const LAST_TASKS: Duration = Duration::from_millis(500);
 #[derive(Parser)]
 #[command(name = "lumpscope", version, about, max_term_width = 100)]
 struct Cli {
-    /// Colours on standard output: auto is a terminal, unless NO_COLOR is set
+    /// Colours on standard output; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
     #[command(flatten, next_help_heading = "Connection")]
@@ -52,7 +52,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a store on a device or file; refuse if it holds anything
+    /// Make a store on a device or file; refuses if it is not empty
     Format(format::FormatArgs),
     /// Serve stores over gRPC and S3
     Serve(Box<ServeArgs>),
@@ -60,11 +60,11 @@ enum Command {
     Put(data::PutArgs),
     /// Write a lump to a file or to standard output
     Get(data::GetArgs),
-    /// Show the size and the place of a lump
+    /// Show the size and location of a lump
     Head(data::HeadArgs),
-    /// Remove lumps
+    /// Delete lumps
     Delete(data::DeleteArgs),
-    /// Remove all lumps from one id up to, not including, another
+    /// Delete all lumps in a range of ids
     DeleteRange(data::range::DeleteRangeArgs),
     /// List ids in ascending order
     List(data::range::ListArgs),
@@ -72,29 +72,29 @@ enum Command {
     Stores(data::stores::StoresArgs),
     /// Show the properties, state, space and counters of a store
     Stat(data::stores::StatArgs),
-    /// Check, without a token, that a service takes requests: exit code 0 if it does, 1 if not
+    /// Check without a token that a service accepts requests: exit code 0 if so, 1 if not
     Health(data::stores::HealthArgs),
-    /// Wait until everything that a store has acknowledged is on stable storage
+    /// Wait until all acknowledged changes are on stable storage
     Sync(data::stores::StoreArgs),
     /// Store a folder with its contents
     Upload(directory::UploadArgs),
     /// Restore a folder stored by `upload`
     Download(directory::DownloadArgs),
-    /// Copy all lumps of a store that is being served to another store
+    /// Copy all lumps of a store in service to another store
     Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
     Admin(admin::AdminArgs),
-    /// Verify every lump of a store that is not in use, or list what it holds; never writes
+    /// Verify or list the lumps of a store that is not in use; never writes
     Check(check::CheckArgs),
     /// Copy a store that is not in use to another device or file, and check the copy
     Copy(copy::CopyArgs),
     /// Make a store as large as its device, or its file larger
     Grow(copy::GrowArgs),
-    /// Make a token, and its entry for the service's token file
+    /// Make a token and its entry for the service's token file
     Token(token::TokenArgs),
-    /// Explain a request, or the slowest ones: stages, block requests, and who moved the head
+    /// Explain a request, or the slowest ones: stages, block requests, and what moved the head
     Explain(observe::explain::ExplainArgs),
-    /// Show block requests as they complete, two lines each, until Ctrl-C
+    /// Show block requests as they complete, until Ctrl-C
     Trace(observe::trace::TraceArgs),
     /// Show rates, latency, seeks and interference of each store, until Ctrl-C
     Top(observe::top::TopArgs),
@@ -102,7 +102,7 @@ enum Command {
     Record(observe::record::RecordArgs),
     /// Convert a recording for other tools: CSV, fio, blkparse or Perfetto
     Export(observe::export::ExportArgs),
-    /// Check this machine for serving and observing
+    /// Check whether this machine can serve and observe
     Doctor(doctor::DoctorArgs),
     /// Print the completions of the commands for a shell
     #[command(hide = true)]

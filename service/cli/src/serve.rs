@@ -144,8 +144,8 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
     let held = privileges::give_up(config.user.as_deref(), observing, &reach)?;
     if held.uid == 0 {
         warn!(
-            "this service runs as root: whoever gets into it can read and write all files of root; \
-             name a user (--user lumpscope), or User= in the unit of systemd"
+            "this service runs as root: if compromised, it can read and write every file on this machine; \
+             name a user (--user lumpscope, or User= in the systemd unit)"
         );
     }
     match privileges::forbid() {

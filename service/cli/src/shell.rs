@@ -19,14 +19,14 @@ use crate::output::{escaped, print, write};
 /// `lumpscope completions`.
 #[derive(Args)]
 pub(super) struct CompletionsArgs {
-    /// Shell that is to know the commands
+    /// Shell to make completions for
     shell: Shell,
 }
 
 /// `lumpscope man`.
 #[derive(Args)]
 pub(super) struct ManArgs {
-    /// Folder for the pages, one a command; it is made if it is not there
+    /// Folder for the pages, created if missing
     folder: PathBuf,
 }
 

@@ -57,9 +57,9 @@ impl Scope {
 pub(super) fn run(args: &TokenArgs) -> Result<ExitCode> {
     let token = random()?;
     print_as_is(&format!(
-        "# The token. Give it to the client, keep it nowhere else: it is shown only now.\n\
+        "# The token, shown only now. Give it to the client, and store it nowhere else.\n\
          {token}\n\n\
-         # For the service's file of tokens (--tokens FILE):\n\
+         # Its entry for the service's token file (--tokens FILE):\n\
          {}",
         table(args, &token)
     ))?;

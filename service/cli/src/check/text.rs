@@ -42,11 +42,7 @@ pub(super) fn summary(report: &InspectReport) -> String {
 pub(super) fn salvage(report: &SalvageReport) -> String {
     let mut out = String::new();
     if report.is_clean() {
-        line(
-            &mut out,
-            "salvage",
-            "nothing is wrong: the store opens as it is",
-        );
+        line(&mut out, "salvage", "no damage: the store opens normally");
     } else {
         line(&mut out, "salvage", "the store opens in salvage mode only");
     }
@@ -152,7 +148,7 @@ fn target(out: &mut String, report: &InspectReport) {
         line(out, "minfs", format_args!("file {name:?}"));
     }
     let Some(image) = &report.image else {
-        return line(out, "image", "its header cannot be used");
+        return line(out, "image", "unusable header");
     };
     line(
         out,
@@ -318,7 +314,7 @@ fn findings(out: &mut String, findings: &Findings) {
     }
     let hidden = findings.total.saturating_sub(FINDINGS_SHOWN as u64);
     if hidden > 0 {
-        let _ = writeln!(out, "  and {hidden} more: --json lists the first 1000");
+        let _ = writeln!(out, "  and {hidden} more; --json lists the first 1000");
     }
 }
 

@@ -19,9 +19,9 @@ pub(crate) struct DeleteRangeArgs {
     form: Form,
     /// Name of the store
     store: String,
-    /// First id to remove
+    /// First id to delete
     start: LumpId,
-    /// First id to keep
+    /// End of the range (exclusive)
     end: LumpId,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct StoreArgs {
 pub(crate) struct HealthArgs {
     #[command(flatten)]
     form: Form,
-    /// Check this store; absent: check that any store serves
+    /// Store to check [default: whether any store serves]
     store: Option<String>,
 }
 
@@ -126,9 +126,8 @@ pub(crate) async fn stores(connection: Connection, args: StoresArgs) -> Result<E
 /// The health service says no more than that it knows nothing of this name.
 fn unknown(error: Error, store: Option<&str>) -> anyhow::Error {
     match store {
-        Some(name) if error.code() == Some(Code::NotFound) => anyhow::Error::new(error).context(
-            format!("there is no store {name:?}: `lumpscope stores` lists them"),
-        ),
+        Some(name) if error.code() == Some(Code::NotFound) => anyhow::Error::new(error)
+            .context(format!("no store {name:?}; `lumpscope stores` lists them")),
         _ => error.into(),
     }
 }
@@ -238,7 +237,7 @@ pub(crate) async fn sync(connection: Connection, args: StoreArgs) -> Result<Exit
     let reply = client.sync(request).await?;
     args.form.say(
         || json!({"request_id": reply.request_id}),
-        || "everything that was acknowledged is on stable storage".to_owned(),
+        || "all acknowledged changes are on stable storage".to_owned(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

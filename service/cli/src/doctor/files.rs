@@ -70,11 +70,11 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
     let left = end.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     let days = left / DAY_SECONDS;
     let found = format!(
-        "{}: fits its key, valid for {}",
+        "{}: matches its key, valid for {}",
         cert.display(),
         in_days(days)
     );
-    let renew = "replace certificate and key; the service sees it by itself, or on SIGHUP";
+    let renew = "replace certificate and key; the service reloads them automatically, or on SIGHUP";
     match left {
         ..0 => lacking(
             topic,
@@ -100,7 +100,7 @@ fn in_days(days: i64) -> String {
 
 fn usable(topic: &str, door: &ServeConfig, path: &Path) -> Finding {
     match certificate_not_after(door) {
-        Ok(_) => good(topic, format!("{}: in order", path.display())),
+        Ok(_) => good(topic, format!("{}: valid", path.display())),
         Err(error) => lacking(
             topic,
             Level::Missing,

@@ -16,7 +16,7 @@ pub(super) fn findings(pid: u32) -> Vec<Finding> {
                 "service",
                 Level::Missing,
                 format!("process {pid}: {error}"),
-                "nothing is known of what it may do",
+                "its privileges are unknown",
                 "give the process id of a service that runs on this machine; where /proc hides \
                  other users' processes, run as root",
             )];
@@ -41,7 +41,7 @@ fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
     );
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     if name.trim() != env!("CARGO_PKG_NAME") {
-        let found = format!("{found}; its name is {:?}", name.trim());
+        let found = format!("{found}; named {:?}", name.trim());
         return lacking(
             "service",
             Level::Degraded,
@@ -55,7 +55,7 @@ fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
             "service",
             Level::Degraded,
             found,
-            "it can read and write all files of root, also without capabilities",
+            "if compromised, it can read and write every file on this machine, even without capabilities",
             "start it with --user USER, or by systemd with User=",
         );
     }

@@ -30,7 +30,7 @@ pub(super) fn of(findings: &[Finding], details: bool, width: usize) -> String {
         lines.extend(wrapped("next", &next, width));
     }
     if !details {
-        lines.push("`lumpscope doctor --all` says what was found, and lists the settings.".into());
+        lines.push("`lumpscope doctor --all` shows details and the settings.".into());
     }
     lines.join("\n")
 }

@@ -39,9 +39,9 @@ const MAX_LUMPS: u32 = 10_000_000;
 /// `lumpscope load`.
 #[derive(Args)]
 #[command(
-    after_help = "The lumps are this command's own: ids from --first-id on, at most --lumps in each \
-                  store. Two of these commands at a time need two values of --first-id. Exit code 1: \
-                  a request failed, or bytes came back that had not been put."
+    after_help = "It uses the ids from --first-id on, at most --lumps of each store. Concurrent commands \
+                  need different values of --first-id. Exit code 1: a request failed, or a get \
+                  returned wrong bytes."
 )]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
@@ -49,16 +49,16 @@ pub(crate) struct LoadArgs {
     /// Store to use; repeat for more [default: all that the service has]
     #[arg(long = "store", value_name = "NAME")]
     stores: Vec<String>,
-    /// Connections to each store, with one request at a time
+    /// Connections to each store, with one request in flight each
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
     clients: u32,
-    /// Size of each lump, as 64K or 4M
+    /// Size of each lump, e.g. 64K or 4M
     #[arg(long, value_name = "SIZE", default_value = "1M")]
     size: Size,
-    /// Requests a second, all stores together [default: as many as possible]
+    /// Requests per second, all stores together [default: no limit]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Lumps in each store at a time
+    /// Maximum number of lumps in each store
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_LUMPS)))]
     lumps: u32,
     /// Share of gets among the requests, 0 to 1; one in twenty of the others deletes
@@ -78,26 +78,26 @@ pub(crate) struct LoadArgs {
 impl LoadArgs {
     fn check(&self) -> Result<usize> {
         if self.size.0 == 0 || self.size.0 > MAX_SIZE {
-            bail!("--size {} must be 1 to 64M", self.size);
+            bail!("--size: {} is out of range (1 to 64M)", self.size);
         }
         if !(0.0..=1.0).contains(&self.gets) {
-            bail!("--gets {} must be 0 to 1", self.gets);
+            bail!("--gets: {} is out of range (0 to 1)", self.gets);
         }
         if let Some(rate) = self.rate
             && !(rate > 0.0 && rate <= MAX_RATE)
         {
-            bail!("--rate {rate} must be above 0, at most {MAX_RATE}");
+            bail!("--rate: {rate} is out of range (above 0, at most {MAX_RATE})");
         }
         if self.lumps < self.clients {
             bail!(
-                "--lumps {} must be at least --clients {}: each client has lumps of its own",
+                "--lumps: {} is less than --clients {}; each client has its own lumps",
                 self.lumps,
                 self.clients
             );
         }
         let last = self.first_id.0.checked_add(u128::from(self.lumps));
         if last.is_none() {
-            bail!("--first-id {} leaves no room", self.first_id);
+            bail!("--first-id: {} is too large for --lumps", self.first_id);
         }
         usize::try_from(self.size.0).map_err(|_| anyhow!("--size {} is too large", self.size))
     }
@@ -131,7 +131,7 @@ impl Done {
         );
         for (count, what) in [
             (of(&self.failed), "failed"),
-            (of(&self.wrong), "came back wrong"),
+            (of(&self.wrong), "returned wrong bytes"),
         ] {
             if count > 0 {
                 words += &format!(", {count} {what}");
@@ -151,7 +151,7 @@ pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCo
         false => args.stores.clone(),
     };
     if stores.is_empty() {
-        bail!("the service has no store: give it one with `lumpscope admin add-store`");
+        bail!("the service has no store; add one with `lumpscope admin add-store`");
     }
     if let Some(seconds) = args.seconds {
         let over = over.clone();

@@ -21,11 +21,11 @@ pub(crate) enum LabCommand {
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
     /// Serve stores (raw, ext4, xfs) on loop devices that vanish at the end
     Lab(service::LabArgs),
-    /// Show what any program makes a disk do, by file and by kind
+    /// Show the disk requests of any program, by file and by kind
     Watch(Box<lumpscope_lab::watch::WatchArgs>),
     /// Put, get and delete lumps until Ctrl-C, to give a service some load
     Load(load::LoadArgs),
-    /// A disk of spinning platters, as a model and under the kernel
+    /// Modelled hard disk: replay recordings, or attach it as a block device
     #[command(subcommand)]
     Platter(platter::PlatterCommand),
     /// Measure speed

@@ -25,17 +25,17 @@ const SLOWEST: u32 = 5;
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     form: Form,
-    /// Id of the request, from its reply; absent: the slowest requests
+    /// Id of the request, from its reply [default: the slowest requests]
     #[arg(conflicts_with_all = ["slowest", "store", "within"])]
     request_id: Option<u64>,
-    /// The slowest requests, at most this many [default: 5]
+    /// Maximum number of slowest requests [default: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..))]
     slowest: Option<u32>,
-    /// Only slowest requests to this store
+    /// Only requests to this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Only slowest requests that ended within this time, as 5m [default: as long as they are kept]
+    /// Only requests that finished within the last TIME, e.g. 5m [default: all that are kept]
     #[arg(long, value_name = "TIME")]
     within: Option<Span>,
     /// Use this recording instead of a service
@@ -58,7 +58,7 @@ pub(crate) async fn run(connection: Connection, args: ExplainArgs) -> Result<Exi
         return Ok(ExitCode::SUCCESS);
     }
     if requests.is_empty() {
-        print("no request is kept that fits")?;
+        print("no finished request matches (the slowest of the last minutes are kept)")?;
     }
     let told: Vec<String> = requests.iter().map(text).collect();
     print(&told.join("\n\n"))?;
@@ -96,7 +96,7 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
             Some(explained) => vec![explained],
             None => {
                 complain(&format!(
-                    "lumpscope: nothing is known of request {id} in {}",
+                    "lumpscope: request {id} is not in {}",
                     file.display()
                 ));
                 return Ok(None);
@@ -202,7 +202,7 @@ fn notes(b: &v1::BlockIo) -> Option<String> {
         notes.push(format!("shared, {} of it ours", human::bytes(b.own_bytes)));
     }
     if b.uncertain {
-        notes.push("perhaps not ours".to_owned());
+        notes.push("possibly not ours".to_owned());
     }
     if b.failed {
         notes.push(failed(&b.failure));

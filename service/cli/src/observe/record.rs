@@ -23,7 +23,7 @@ use crate::output::complain;
 pub(crate) struct RecordArgs {
     #[command(flatten)]
     form: Form,
-    /// File to be made; only its owner can read it
+    /// File to create; only its owner can read it
     file: PathBuf,
     /// End after this many seconds instead of at Ctrl-C
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -70,7 +70,7 @@ pub(crate) async fn run(connection: Connection, args: RecordArgs) -> Result<Exit
         };
         left = left.map(|left| left - 1);
         let Some(reply) = reply else {
-            complain("lumpscope: the service hands out no more");
+            complain("lumpscope: the service ended the stream");
             break;
         };
         file.write_all(&reply.lines).map_err(write)?;
@@ -112,10 +112,10 @@ fn create(path: &Path, force: bool) -> Result<File> {
     };
     let wrong = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AlreadyExists => anyhow!(
-            "{} is there already: choose another name, or replace it with --force",
+            "{} exists; choose another name, or replace it with --force",
             path.display()
         ),
-        _ => file_error("make", path)(source),
+        _ => file_error("create", path)(source),
     };
     let file = options.open(path).map_err(wrong)?;
     // One that was there keeps its permissions when it is opened.

@@ -93,7 +93,7 @@ pub(super) fn known(replay: &Replay, store: Option<&str>) -> Result<()> {
     match store {
         Some(name) if !stores.iter().any(|known| known == name) => {
             bail!(
-                "there is no store {name:?} in the recording: it has {}",
+                "no store {name:?} in the recording (it has {})",
                 stores.join(", ")
             );
         }

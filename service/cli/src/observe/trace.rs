@@ -47,13 +47,13 @@ pub(super) struct FilterArgs {
     #[arg(long, value_name = "OPERATION",
           value_parser = ["read", "write", "flush", "discard", "other"])]
     op: Option<String>,
-    /// Only block requests made for this request
+    /// Only block requests issued for this request
     #[arg(long, value_name = "ID")]
     request: Option<u64>,
-    /// Only block requests that took at least this long from queued to completed, as 5ms
+    /// Only block requests that took at least this long from queued to completed, e.g. 5ms
     #[arg(long, value_name = "TIME")]
     min_latency: Option<Span>,
-    /// Only block requests for which the head travelled at least this far, as 1G
+    /// Only block requests for which the head moved at least this far, e.g. 1G
     #[arg(long, value_name = "SIZE")]
     min_distance: Option<Size>,
 }
@@ -85,7 +85,7 @@ pub(crate) async fn run(connection: Connection, args: TraceArgs) -> Result<ExitC
             () = ending.cancelled() => break,
         };
         let Some(reply) = reply else {
-            complain("lumpscope: the service hands out no more");
+            complain("lumpscope: the service ended the stream");
             break;
         };
         if !screen.show(&reply)? {

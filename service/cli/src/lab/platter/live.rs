@@ -43,10 +43,10 @@ pub(crate) struct AttachArgs {
     /// Let a write over the end of the one before cost a revolution (a hypothesis)
     #[arg(long)]
     overlap: bool,
-    /// Most memory that the disk's data may take [default: half of what is available now]
+    /// Memory limit of the disk's data [default: half of what is available now]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Places that fail with EIO, as 64M+64K; `platter bad-spots` changes them later
+    /// Places that fail with EIO, e.g. 64M+64K; `platter bad-spots` changes them later
     #[arg(long, value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
     bad_spots: Vec<BadSpot>,
 }
@@ -56,14 +56,14 @@ pub(crate) struct AttachArgs {
 pub(crate) struct BadSpotsArgs {
     /// Device, /dev/loopN
     device: PathBuf,
-    /// Places that fail with EIO from now on, as 64M+64K, and no others; none: the disk is whole
+    /// Places that fail with EIO from now on, e.g. 64M+64K [default: none]
     #[arg(value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
     spots: Vec<BadSpot>,
 }
 
 /// For clap: a place of a disk, as 64M+64K.
 fn bad_spot(text: &str) -> Result<BadSpot, String> {
-    let wrong = || format!("{text:?} is no place of a disk: write OFFSET+LENGTH, as 64M+64K");
+    let wrong = || format!("invalid place {text:?}: use OFFSET+LENGTH (e.g. 64M+64K)");
     let (offset, bytes) = text.split_once('+').ok_or_else(wrong)?;
     let parsed = |size: &str| size.parse().map_err(|_| wrong()).map(|Size(bytes)| bytes);
     Ok(BadSpot {
@@ -130,9 +130,8 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
     let late_ns = u64::from(status.options.scale) * status.way.delay_ns;
     if human::ratio(late_ns, REQUEST_NS).is_some_and(|share| share > BUSY) {
         complain(&format!(
-            "lumpscope: this machine is busy: a request waits {} on its way to the disk, which nothing makes \
-             up for. What is measured now says as much of the machine as of the disk; `lumpscope \
-             platter status` tells how late requests and answers are",
+            "lumpscope: this machine is busy: requests reach the disk {} late, which distorts \
+             measurements; `lumpscope platter status` shows how late",
             human::duration_ns(status.way.delay_ns)
         ));
     }

@@ -9,7 +9,7 @@ use crate::output::{escaped, table};
 /// One line a disk, and below what is wrong and who uses them.
 pub(super) fn status(listed: &[Listed]) -> String {
     if listed.is_empty() {
-        return "no emulated disk".to_owned();
+        return "no emulated disks".to_owned();
     }
     let mut table = table(&[
         "device",

@@ -37,7 +37,7 @@ pub(crate) struct TopArgs {
     /// End after this many intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show the whole of this recording as one interval, instead of a service
+    /// Show this recording as one interval, instead of a service
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "interval"])]
     replay: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ pub(crate) async fn run(connection: Connection, args: TopArgs) -> Result<ExitCod
     }
     if args.interval.0 < SHORTEST {
         anyhow::bail!(
-            "--interval {} is too short: give at least 100ms",
+            "--interval: {} is too short (at least 100ms)",
             args.interval
         );
     }

@@ -55,7 +55,7 @@ fn one(s: &StoreView) -> String {
     );
     let _ = writeln!(
         text,
-        "  attributed {}, events lost {}, time lost to others a second: {}",
+        "  attributed {}, events lost {}, time lost to others per second: {}",
         share(s.attributed_share),
         human::count(s.lost_events),
         lost(s),
@@ -70,7 +70,7 @@ fn one(s: &StoreView) -> String {
             ),
         };
         let in_flight = human::count(s.in_flight);
-        let _ = writeln!(text, "  under way {in_flight}{oldest}");
+        let _ = writeln!(text, "  {in_flight} in flight{oldest}");
     }
     if !s.incomplete.is_empty() {
         let _ = writeln!(text, "  INCOMPLETE: {}", escaped(&s.incomplete));
@@ -105,9 +105,9 @@ fn processes(processes: &[ProcessView]) -> String {
 
 fn methods(methods: &[MethodView]) -> String {
     if methods.is_empty() {
-        return "  no request ended".to_owned();
+        return "  no request finished".to_owned();
     }
-    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "99 %"]);
+    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "p99"]);
     for m in methods {
         table.add_row([
             format!(" {}", m.method),
@@ -187,7 +187,7 @@ mod tests {
         for line in [
             "fast on loop3",
             "  disk: 0 requests/s, 0 B/s, sequential 25.0 %, median seek -, travel 0 B/s",
-            "  attributed -, events lost 0, time lost to others a second: fs-journal 2.00 ms",
+            "  attributed -, events lost 0, time lost to others per second: fs-journal 2.00 ms",
             "  INCOMPLETE: 3 events were lost",
         ] {
             assert!(shown.lines().any(|l| l == line), "{line} in {shown}");
