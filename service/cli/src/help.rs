@@ -7,6 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use lumpscope_units::columns::{self, COLUMNS};
+use lumpscope_units::escape::{escaped, is_hostile};
 
 use crate::error::{self, Exit};
 use crate::output;
@@ -146,10 +147,15 @@ const LAST_COLUMN: usize = 34;
 const OWN_LINE: usize = 10;
 
 /// Shows help or what is wrong with the arguments; the exit code.
-pub(super) fn exit(error: &clap::Error) -> ExitCode {
+pub(super) fn exit(mut error: clap::Error) -> ExitCode {
     use ErrorKind::{
         DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand as Missing, DisplayVersion,
     };
+    // Arguments may be from outside, too.
+    let arguments: Vec<_> = error.context().filter_map(harmless).collect();
+    for (kind, value) in arguments {
+        error.insert(kind, value);
+    }
     match error.kind() {
         DisplayHelp | DisplayVersion => {
             if let Err(error) = output::print(&narrow(&error.to_string())) {
@@ -158,11 +164,22 @@ pub(super) fn exit(error: &clap::Error) -> ExitCode {
             }
         }
         Missing => output::complain_lines(&narrow(&error.to_string())),
-        _ => output::complain_lines(&format!("{}{}", error, renamed(error))),
+        _ => output::complain_lines(&format!("{}{}", error, renamed(&error))),
     }
     match error.use_stderr() {
         true => Exit::Arguments.into(),
         false => Exit::Done.into(),
+    }
+}
+
+/// An argument that a message names, if it must be escaped.
+fn harmless((kind, value): (ContextKind, &ContextValue)) -> Option<(ContextKind, ContextValue)> {
+    match value {
+        ContextValue::String(text) if text.contains(is_hostile) => {
+            let text = escaped(text).into_owned();
+            Some((kind, ContextValue::String(text)))
+        }
+        _ => None,
     }
 }
 

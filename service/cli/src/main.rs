@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match cli {
         Ok(cli) => cli,
-        Err(error) => return help::exit(&error),
+        Err(error) => return help::exit(error),
     };
     match cli.color {
         ColorChoice::Auto => {}
