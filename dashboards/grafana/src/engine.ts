@@ -8,9 +8,6 @@ import { process } from './process.js';
 
 const rate = (metric: string) => `sum by (store) (rate(lumpscope_store_${metric}{${STORE}}${EVERY}))`;
 const now = (metric: string) => `sum by (store) (lumpscope_store_${metric}{${STORE}})`;
-/** Mean of a time over what the order has learnt from. */
-const learnt = (time: string) =>
-  `sum by (store) (rate(lumpscope_order_${time}_seconds_total{${STORE}}${EVERY})) / sum by (store) (rate(lumpscope_order_observations_total{${STORE},source!="dropped"}${EVERY}))`;
 const share = (part: string, whole: string) => `${now(part)} / ${now(whole)}`;
 
 /** A line for each store, named by the store and what it is. */
@@ -224,19 +221,6 @@ const queue: Row = {
       queries: [of(rate('queue_started_requests_total'), 'started'), of(rate('queue_overtakes_total'), 'out of turn')],
     }),
     lines({
-      title: 'Why each was the next',
-      description:
-        'Requests that had to wait, a second, by the reason each was chosen next: it came first (arrival), it had been overtaken as often as is allowed (bound), its deadline, or its place on the disk (position). Much by the bound: the queue is longer than max-overtakes can serve in the order of the disk.',
-      unit: units.RequestsPerSecond,
-      w: 8,
-      queries: [
-        {
-          expr: `sum by (store, reason) (rate(lumpscope_order_chosen_requests_total{${STORE}}${EVERY}))`,
-          legend: '{{store}} {{reason}}',
-        },
-      ],
-    }),
-    lines({
       title: 'Requests refused',
       description:
         'Requests refused, a second, because the queue was full, because more waited than their own limit allows, because the store was overloaded, or (puts) because the memory for lumps was used up. The client is told to come again.',
@@ -254,7 +238,7 @@ const queue: Row = {
       description:
         'Times a second that the store became overloaded, whether it is now (1), and requests started after, or dropped because of, their deadline. Deadlines are set by clients: a request without one is never late.',
       unit: units.CountsPerSecond,
-      w: 8,
+      w: 12,
       queries: [
         of(rate('overloads_total'), 'became overloaded'),
         of(now('overloaded'), 'is overloaded'),
@@ -267,7 +251,7 @@ const queue: Row = {
       description:
         'Writes and flushes a second that the engine asked for, how many of the writes were forced (FUA) and so took no flush, how many puts were written while their bytes came in (in pieces), how many flushes were spared because they would have changed nothing, and how many journal records each flush made durable. The disk may see more: the file system flushes for itself (Compare: flushes per put).',
       unit: units.CountsPerSecond,
-      w: 8,
+      w: 12,
       queries: [
         of(rate('writes_total'), 'writes'),
         of(rate('writes_forced_total'), 'forced writes'),
@@ -275,57 +259,6 @@ const queue: Row = {
         of(rate('flushes_total'), 'flushes'),
         of(rate('flushes_spared_total'), 'flushes spared'),
         of(`${rate('journal_records_total')} / ${rate('flushes_total')}`, 'records per flush'),
-      ],
-    }),
-  ],
-};
-
-const LEARNED = 'The queue-policy must be learned.';
-const NOT_LEARNED = 'the queue-policy is not learned';
-/** A query of what only that policy has. */
-const ifLearned = (expr: string, legend: string) => ({ expr, legend, absent: NOT_LEARNED });
-
-const arm: Row = {
-  title: 'Only when the queue-policy is learned: the learnt disk',
-  collapsed: true,
-  panels: [
-    lines({
-      title: 'Time to get so far',
-      description: `Estimated time of the disk to reach a place this many bytes away, negative being down: arm, average rotation and fixed overhead, without the transfer. ${LEARNED}`,
-      unit: units.Seconds,
-      w: 8,
-      queries: [
-        ifLearned(`max by (store, distance) (lumpscope_positioning_seconds{${STORE}})`, '{{store}} {{distance}}'),
-      ],
-    }),
-    lines({
-      title: 'Predicted, observed, and off by',
-      description: `Mean of the times that were predicted for reads, of the times they took, and of the differences, whichever way. With platters the difference is never 0: the turn is chance. ${LEARNED}`,
-      unit: units.Seconds,
-      w: 8,
-      queries: [
-        ifLearned(learnt('predicted'), '{{store}} predicted'),
-        ifLearned(learnt('observed'), '{{store}} observed'),
-        ifLearned(learnt('error'), '{{store}} off by'),
-      ],
-    }),
-    lines({
-      title: 'Observations',
-      description: `Distances with their times, a second, that the order was told of: by the engine's own I/Os, by the observer (then the engine's own are left out), or dropped because they came too fast. ${LEARNED}`,
-      unit: units.CountsPerSecond,
-      w: 8,
-      queries: [
-        ifLearned(`sum by (store, source) (rate(lumpscope_order_observations_total{${STORE}}${EVERY}))`, '{{store}} {{source}}'),
-      ],
-    }),
-    lines({
-      title: 'Known distances, and whether they matter',
-      description: `Ranges of distances with enough observations, of 130; and 1 when the disk takes equally long for all of them, like one without an arm: requests then start in the order of arrival. ${LEARNED}`,
-      unit: units.Short,
-      w: 8,
-      queries: [
-        ifLearned(`max by (store) (lumpscope_order_known_distances{${STORE}})`, '{{store}} known'),
-        ifLearned(`max by (store) (lumpscope_order_flat{${STORE}})`, '{{store}} flat'),
       ],
     }),
   ],
@@ -410,7 +343,7 @@ const scrub: Row = {
 export const engine: Plan = {
   uid: 'lumpscope-engine',
   title: 'Lumpscope: Engine',
-  description: 'The inside of the stores: journal, space, queue, the learnt disk, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
+  description: 'The inside of the stores: journal, space, queue, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
   variables: [],
-  rows: [damage, journal, space, queue, arm, memory, scrub, process],
+  rows: [damage, journal, space, queue, memory, scrub, process],
 };

@@ -26,7 +26,7 @@ pub struct ObserverOptions {
 /// A store to be watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedStore {
-    /// Name of the store.
+    /// By which reports and metrics name it.
     pub name: String,
     /// Block device or file that holds it.
     pub path: PathBuf,
@@ -42,7 +42,7 @@ pub struct WatchedStore {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum GuardPolicy {
-    /// Nothing.
+    /// Such opens are neither counted nor denied.
     #[default]
     Off,
     /// It is counted and told, and allowed.

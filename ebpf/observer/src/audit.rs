@@ -57,7 +57,6 @@ pub(crate) fn look<T>(mut once: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// A watched disk.
 #[derive(Debug)]
 pub(crate) struct WatchedDisk {
     pub(crate) name: String,
@@ -275,7 +274,6 @@ impl WatchedDisk {
         self.compare(probes).difference() == Difference::Missing
     }
 
-    /// Compares now.
     pub(crate) fn audit(&self, probes: &Probes) -> AuditReport {
         let compared = self.compare(probes);
         let lasts = self.lasts(compared.difference());

@@ -27,16 +27,10 @@ pub(crate) enum BtfError {
     NotBtf,
     /// A length or offset leads out of the bytes.
     #[error("the kernel's type information is cut short at byte {at}")]
-    Short {
-        /// Where.
-        at: usize,
-    },
+    Short { at: usize },
     /// A kind of type that this reader does not know.
     #[error("the kernel's type information has a type of the unknown kind {kind}")]
-    UnknownKind {
-        /// The kind.
-        kind: u32,
-    },
+    UnknownKind { kind: u32 },
     /// The kernel has no such thing.
     #[error("this kernel has no `{name}`")]
     Missing {

@@ -17,27 +17,17 @@ use crate::fiemap;
 pub(crate) enum DeviceError {
     /// The store's path cannot be looked at.
     #[error("cannot look at {path}: {source}")]
-    Path {
-        /// The store's path.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Path { path: PathBuf, source: io::Error },
     /// Neither a block device nor a file.
     #[error("{path} is neither a block device nor a file")]
-    Kind {
-        /// The store's path.
-        path: PathBuf,
-    },
+    Kind { path: PathBuf },
     /// A file system that is not on one block device.
     #[error(
         "{path} is on {file_system}, which does not say on which disk its bytes are \
          (device 0:{minor}); put the store on ext4, xfs or a raw device"
     )]
     NoDisk {
-        /// The store's path.
         path: PathBuf,
-        /// Kind of file system.
         file_system: String,
         /// Minor number of the anonymous device.
         minor: u32,
@@ -45,23 +35,14 @@ pub(crate) enum DeviceError {
     /// sysfs does not know the device.
     #[error("sysfs does not tell about device {major}:{minor} below {path}: {source}")]
     Sysfs {
-        /// The store's path.
         path: PathBuf,
-        /// Major number.
         major: u32,
-        /// Minor number.
         minor: u32,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The file system does not tell where the file is.
     #[error("the file system does not tell where {path} lies (FIEMAP): {source}")]
-    Fiemap {
-        /// The store's path.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Fiemap { path: PathBuf, source: io::Error },
 }
 
 /// Layer at which a disk is watched.

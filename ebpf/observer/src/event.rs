@@ -65,7 +65,7 @@ pub struct Event {
     pub hardware_queue: Option<u32>,
     /// An empty request that asked for a flush; it was not sent to the disk itself.
     pub flush_parent: bool,
-    /// It failed.
+    /// The disk or the kernel returned an error.
     pub failed: bool,
     /// Why; absent: it did not fail, or the recording is old.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +123,7 @@ pub enum BlockOp {
     Write,
     /// Flush of the disk's write cache.
     Flush,
-    /// Discard.
+    /// Discard or secure erase.
     Discard,
     /// Anything else.
     Other,

@@ -27,17 +27,12 @@ pub(crate) enum PlanError {
     /// The tracepoint takes other arguments than the probes expect.
     #[error("tracepoint {tracepoint} has {found} arguments on this kernel, which is not known")]
     Arguments {
-        /// Tracepoint.
         tracepoint: &'static str,
-        /// Arguments that the kernel's has.
         found: usize,
     },
     /// The records differ where the probes take them to be alike.
     #[error("`{field}` is not at the same place in all records of block tracepoints")]
-    Records {
-        /// The field.
-        field: &'static str,
-    },
+    Records { field: &'static str },
     /// The tracepoint is not there, or counts as missing.
     #[error("this kernel has no tracepoint {0}")]
     NoTracepoint(&'static str),

@@ -142,7 +142,6 @@ impl<T> Feed<T> {
         true
     }
 
-    /// True: somebody watches.
     pub(crate) fn is_watched(&self) -> bool {
         self.shared.strong_count() > 0
     }

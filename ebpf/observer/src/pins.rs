@@ -24,17 +24,12 @@ pub(crate) enum PinError {
     /// The folder cannot be used.
     #[error("cannot {what} {}: {source}", dir.display())]
     Folder {
-        /// The operation that failed.
         what: &'static str,
-        /// The folder.
         dir: PathBuf,
-        /// The kernel's error.
         source: std::io::Error,
     },
-    /// No bpffs.
     #[error("{} is on no bpffs: mount one with `mount -t bpf bpf DIR` and make a folder in it", .0.display())]
     NoBpffs(PathBuf),
-    /// Two of us.
     #[error("another service that runs pins its maps in {}", .0.display())]
     InUse(PathBuf),
     /// Something that is not ours.
@@ -42,12 +37,7 @@ pub(crate) enum PinError {
     Foreign(PathBuf),
     /// The kernel refused.
     #[error("cannot pin {}: {why}", path.display())]
-    Pin {
-        /// The pin.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
+    Pin { path: PathBuf, why: String },
 }
 
 /// Pinned maps. Dropping it unpins them.

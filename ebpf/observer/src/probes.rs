@@ -43,52 +43,34 @@ pub(crate) enum ProbeError {
     /// The object cannot be read.
     #[error("cannot read the probe object {path}: {source}")]
     Object {
-        /// Its path.
         path: PathBuf,
-        /// The kernel's error.
         source: std::io::Error,
     },
     /// The kernel offers something else than the probes need.
     #[error("{}: {error}", flavour.name())]
-    Plan {
-        /// Flavour tried.
-        flavour: Flavour,
-        /// The mismatch.
-        error: PlanError,
-    },
+    Plan { flavour: Flavour, error: PlanError },
     /// The kernel refused the object's maps.
     #[error("{}: cannot load: {}", flavour.name(), brief(error))]
     Load {
-        /// Flavour tried.
         flavour: Flavour,
-        /// The loader's error.
         error: Box<EbpfError>,
     },
     /// The kernel refused a program.
     #[error("{}: program {program}: {}", flavour.name(), brief(error))]
     Program {
-        /// Flavour tried.
         flavour: Flavour,
-        /// Program.
         program: &'static str,
-        /// The loader's error.
         error: Box<ProgramError>,
     },
     /// The object lacks something, or a map is not what it should be.
     #[error("the probe object has no usable `{name}`: rebuild it with ebpf/build-probes")]
-    Part {
-        /// Map or program.
-        name: &'static str,
-    },
+    Part { name: &'static str },
     /// A map cannot be shared with the kernel.
     #[error("cannot map `{name}`: {error}")]
     Map {
-        /// Which.
         name: &'static str,
-        /// The kernel's error.
         error: std::io::Error,
     },
-    /// Every flavour failed.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     All(Vec<ProbeError>),
 }
@@ -320,7 +302,6 @@ impl Probes {
         }
     }
 
-    /// Stops watching a disk.
     pub(crate) fn unwatch(&mut self, dev: u32, layer: Layer) -> Result<(), aya::maps::MapError> {
         match layer {
             Layer::Requests => self.devices.remove(&dev),

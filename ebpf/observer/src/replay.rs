@@ -24,13 +24,13 @@ const BETWEEN: u64 = 4096;
 
 /// Why a recording cannot be replayed.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReplayError {
     /// It cannot be read.
     #[error("line {line} cannot be read: {source}")]
     Read {
         /// Number of the line, from 1.
         line: u64,
-        /// The system's error.
         source: std::io::Error,
     },
     /// A line is too long.
@@ -47,7 +47,6 @@ pub enum ReplayError {
     UnknownKind {
         /// Number of the line, from 1.
         line: u64,
-        /// The kind, shortened.
         kind: String,
     },
     /// A line is no input.
@@ -55,7 +54,6 @@ pub enum ReplayError {
     Malformed {
         /// Number of the line, from 1.
         line: u64,
-        /// The defect.
         source: serde_json::Error,
     },
     /// The last line has no end.

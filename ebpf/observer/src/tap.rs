@@ -31,15 +31,11 @@ const LOOKS: usize = 3;
 
 /// Why a disk cannot be tapped.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum TapError {
     /// It is no disk, or sysfs does not know it.
     #[error("cannot watch {path}: {why}")]
-    Disk {
-        /// As given.
-        path: PathBuf,
-        /// The defect.
-        why: String,
-    },
+    Disk { path: PathBuf, why: String },
     /// The probes cannot be attached.
     #[error("the probes cannot be attached: {why}; `lumpscope doctor` says how to get them")]
     Probes {
@@ -48,10 +44,7 @@ pub enum TapError {
     },
     /// More disks than a tap has room for.
     #[error("{asked} disks are asked for, at most 64 can be watched at once")]
-    TooMany {
-        /// So many.
-        asked: usize,
-    },
+    TooMany { asked: usize },
     /// No thread can be started.
     #[error("cannot start the thread that takes the events: {0}")]
     Thread(std::io::Error),
@@ -71,7 +64,7 @@ pub struct TappedRequest {
     pub metadata: bool,
     /// An empty write that asked for a flush: never sent to the disk itself.
     pub flush_parent: bool,
-    /// It failed.
+    /// The disk or the kernel returned an error.
     pub failed: bool,
     /// When it completed is not known: `done_ns` is the last time at which it was seen.
     pub done_unknown: bool,

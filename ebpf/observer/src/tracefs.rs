@@ -15,19 +15,12 @@ pub(crate) enum TracefsError {
     /// This kernel lacks the tracepoint.
     #[error("cannot read {path}: {source}")]
     Unreadable {
-        /// The format file.
         path: PathBuf,
-        /// The kernel's error.
         source: std::io::Error,
     },
     /// The format has no such field.
     #[error("tracepoint {event} has no field {field} on this kernel")]
-    NoField {
-        /// Tracepoint.
-        event: String,
-        /// Field.
-        field: String,
-    },
+    NoField { event: String, field: String },
 }
 
 /// The mounted tracefs.

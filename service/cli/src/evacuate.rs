@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
 use crate::client::{Connection, Form};
-use crate::copy::lost_text;
 use crate::error::Exit;
+use crate::output;
 use crate::progress::templated as bar;
 
 /// `lumpscope evacuate`.
@@ -397,4 +397,20 @@ fn text(done: &Done) -> String {
         text.push_str(&format!("{gone} removed from the source meanwhile\n"));
     }
     text + &lost_text(done.missing.iter().map(|(id, why)| (id.to_string(), why)))
+}
+
+/// The lumps that could not be read, and why.
+fn lost_text<'a>(lumps: impl Iterator<Item = (String, &'a String)>) -> String {
+    let mut text = String::new();
+    let mut count: u64 = 0;
+    for (id, why) in lumps {
+        count += 1;
+        text.push_str(&format!("{id}\n{}", output::indented(why)));
+    }
+    if count > 0 {
+        let lumps = human::counted(count, "lump");
+        let are = if count == 1 { "is" } else { "are" };
+        text.insert_str(0, &format!("{lumps} {are} missing:\n"));
+    }
+    text
 }

@@ -59,8 +59,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["lumpscope health", "lumpscope health fast --json"],
     ),
     ("sync", &["lumpscope sync fast"]),
-    ("upload", &["lumpscope upload fast ./folder --manifest 77"]),
-    ("download", &["lumpscope download fast 77 ./copy"]),
     (
         "evacuate",
         &[
@@ -96,13 +94,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "lumpscope check /dev/sdX",
             "lumpscope check /dev/sdX --quick",
             "lumpscope check /dev/sdX --lumps --limit 10 --json",
-        ],
-    ),
-    (
-        "copy",
-        &[
-            "lumpscope copy /dev/sdX /dev/sdY",
-            "lumpscope copy /dev/sdX /backup/fast.lusf --prealloc sparse",
         ],
     ),
     (
@@ -149,8 +140,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "compare",
         &[
             "lumpscope compare --model st1000dm003",
-            "lumpscope compare --scale 0.01 --report compare.html",
-            "sudo lumpscope compare --published",
+            "lumpscope compare --scale 0.01 --html compare.html",
         ],
     ),
     ("lab", &["sudo lumpscope lab --drive st1000dm003"]),
@@ -193,7 +183,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("platter check", &["sudo lumpscope platter check"]),
     (
         "bench engine",
-        &["lumpscope bench engine --output engine.json"],
+        &["lumpscope bench engine --json=engine.json"],
     ),
     ("bench grpc", &["lumpscope bench grpc"]),
     ("bench observe", &["sudo lumpscope bench observe"]),
@@ -207,7 +197,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "bench seeds cannyls",
-        &["lumpscope bench seeds cannyls --report tables.html"],
+        &["lumpscope bench seeds cannyls --html tables.html"],
     ),
     (
         "bench seeds diskbenchi",

@@ -1,4 +1,4 @@
-//! Help in 80 columns, which every terminal has, with the commands in groups.
+//! Help, which clap fits to the terminal, with the commands in groups.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,6 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use lumpscope_units::columns::{self, COLUMNS};
 use lumpscope_units::escape::{escaped, is_hostile};
 
 use crate::error::{self, Exit};
@@ -21,19 +20,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Serve", &["serve", "admin", "token", "doctor"]),
     (
         "Data",
-        &[
-            "put",
-            "get",
-            "head",
-            "delete",
-            "delete-range",
-            "list",
-            "upload",
-            "download",
-        ],
+        &["put", "get", "head", "delete", "delete-range", "list"],
     ),
     ("Look", &["explain", "trace", "top", "record", "export"]),
-    ("Offline", &["check", "copy", "grow"]),
+    ("Offline", &["check", "grow"]),
     (
         "Lab",
         &["compare", "lab", "watch", "load", "platter", "bench"],
@@ -41,7 +31,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// Commands and options of earlier versions, and what has replaced them.
-const RENAMED: [(&str, &str); 6] = [
+const RENAMED: [(&str, &str); 7] = [
+    ("copy", "evacuate"),
     ("inspect", "check --quick"),
     ("usage", "stat"),
     ("scrub-start", "admin scrub STORE --start"),
@@ -51,7 +42,7 @@ const RENAMED: [(&str, &str); 6] = [
 ];
 
 /// Top-level commands that ask a service.
-const CLIENTS: [&str; 20] = [
+const CLIENTS: [&str; 18] = [
     "put",
     "get",
     "head",
@@ -62,8 +53,6 @@ const CLIENTS: [&str; 20] = [
     "stat",
     "health",
     "sync",
-    "upload",
-    "download",
     "evacuate",
     "admin",
     "explain",
@@ -141,11 +130,6 @@ fn renamed(error: &clap::Error) -> String {
     }
 }
 
-/// Descriptions that would begin behind this column begin on a line of their own.
-const LAST_COLUMN: usize = 34;
-/// Where they begin then.
-const OWN_LINE: usize = 10;
-
 /// Shows help or what is wrong with the arguments; the exit code.
 pub(super) fn exit(mut error: clap::Error) -> ExitCode {
     use ErrorKind::{
@@ -158,12 +142,12 @@ pub(super) fn exit(mut error: clap::Error) -> ExitCode {
     }
     match error.kind() {
         DisplayHelp | DisplayVersion => {
-            if let Err(error) = output::print(&narrow(&error.to_string())) {
+            if let Err(error) = output::print_as_is(&error.to_string()) {
                 error::complain(&error);
                 return error::exit_code(&error);
             }
         }
-        Missing => output::complain_lines(&narrow(&error.to_string())),
+        Missing => output::complain_lines(&error.to_string()),
         _ => output::complain_lines(&format!("{}{}", error, renamed(&error))),
     }
     match error.use_stderr() {
@@ -181,30 +165,6 @@ fn harmless((kind, value): (ContextKind, &ContextValue)) -> Option<(ContextKind,
         }
         _ => None,
     }
-}
-
-/// The text in 80 columns; descriptions stay in their column.
-pub(super) fn narrow(help: &str) -> String {
-    columns::long_lines(help, |line| {
-        let Some((name, text)) = described(line) else {
-            return columns::broken(line);
-        };
-        let column = line.len() - text.len();
-        let (column, begin) = match column > LAST_COLUMN {
-            true => (OWN_LINE, format!("{name}\n{}", " ".repeat(OWN_LINE))),
-            false => (column, line[..column].to_owned()),
-        };
-        let lines = columns::words(text, COLUMNS - column);
-        begin + &lines.join(&format!("\n{}", " ".repeat(column)))
-    })
-}
-
-/// Name and description of an option or command; `None`: the line is something else.
-fn described(line: &str) -> Option<(&str, &str)> {
-    let begin = line.len() - line.trim_start().len();
-    let gap = begin + line.get(begin..)?.find("  ")?;
-    let text = line.get(gap..)?.trim_start();
-    (begin >= 2 && !text.is_empty()).then_some((line.get(..gap)?, text))
 }
 
 #[cfg(test)]
@@ -232,23 +192,16 @@ mod tests {
     }
 
     #[test]
-    fn every_help_fits_eighty_columns_and_loses_no_word() {
+    fn every_help_fits_eighty_columns() {
         let mut found = Vec::new();
-        let mut command = grouped(commands());
+        let mut command = grouped(commands()).term_width(80);
         command.build();
         every(&mut command, "lumpscope", &mut found);
         assert!(found.len() > 60);
         for (path, help) in found {
-            let shown = narrow(&help);
-            for line in shown.lines() {
-                assert!(line.chars().count() <= COLUMNS, "{path}: {line:?}");
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{path}: {line:?}");
             }
-            let words = |text: &str| {
-                text.split_whitespace()
-                    .map(str::to_owned)
-                    .collect::<Vec<_>>()
-            };
-            assert_eq!(words(&shown), words(&help), "{path}");
         }
     }
 }

@@ -5,14 +5,13 @@
 mod admin;
 mod check;
 mod client;
-mod copy;
 mod data;
-mod directory;
 mod doctor;
 mod error;
 mod evacuate;
 mod examples;
 mod format;
+mod grow;
 mod help;
 #[cfg(feature = "lab")]
 mod lab;
@@ -76,20 +75,14 @@ enum Command {
     Health(data::stores::HealthArgs),
     /// Wait until all acknowledged changes are on stable storage
     Sync(data::stores::StoreArgs),
-    /// Store a folder with its contents
-    Upload(directory::UploadArgs),
-    /// Restore a folder stored by `upload`
-    Download(directory::DownloadArgs),
     /// Copy all lumps of a store in service to another store
     Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
     Admin(admin::AdminArgs),
     /// Verify or list the lumps of a store that is not in use; never writes
     Check(check::CheckArgs),
-    /// Copy a store that is not in use to another device or file, and check the copy
-    Copy(copy::CopyArgs),
     /// Make a store as large as its device, or its file larger
-    Grow(copy::GrowArgs),
+    Grow(grow::GrowArgs),
     /// Make a token and its entry for the service's token file
     Token(token::TokenArgs),
     /// Explain a request, or the slowest ones: stages, block requests, and what moved the head
@@ -156,13 +149,10 @@ fn run(connection: Connection, command: Command) -> Result<ExitCode> {
         Command::Stat(args) => block_on(data::stores::stat(connection, args)),
         Command::Health(args) => block_on(data::stores::health(connection, args)),
         Command::Sync(args) => block_on(data::stores::sync(connection, args)),
-        Command::Upload(args) => block_on(directory::upload(connection, args)),
-        Command::Download(args) => block_on(directory::download(connection, args)),
         Command::Evacuate(args) => block_on(evacuate::run(connection, *args)),
         Command::Admin(args) => block_on(admin::run(connection, args)),
         Command::Check(args) => check::run(&args),
-        Command::Copy(args) => copy::copy(&args),
-        Command::Grow(args) => copy::grow(&args),
+        Command::Grow(args) => grow::grow(&args),
         Command::Token(args) => token::run(&args),
         Command::Explain(args) => block_on(observe::explain::run(connection, args)),
         Command::Trace(args) => block_on_live(observe::trace::run(connection, args)),

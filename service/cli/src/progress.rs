@@ -8,9 +8,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Transfers of fewer bytes are over before anybody has read a bar.
 const WORTH_SHOWING: u64 = 8 << 20;
 
-/// So many files take their time however small they are.
-const MANY_FILES: usize = 64;
-
 /// A bar of this form, without a length yet, shown only on a terminal.
 pub(super) fn templated(template: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
@@ -20,16 +17,9 @@ pub(super) fn templated(template: &str) -> ProgressBar {
     ProgressBar::no_length().with_style(style)
 }
 
-/// A line for work without a known end, shown only on a terminal; its message says what was done.
-pub(super) fn line() -> ProgressBar {
-    let line = ProgressBar::new_spinner();
-    line.enable_steady_tick(Duration::from_millis(200));
-    line
-}
-
 /// A bar for so many bytes; without a terminal on stderr, or for little, one that is not shown.
-pub(super) fn bar(bytes: u64, files: usize) -> ProgressBar {
-    if bytes <= WORTH_SHOWING && files < MANY_FILES {
+pub(super) fn bar(bytes: u64) -> ProgressBar {
+    if bytes <= WORTH_SHOWING {
         return ProgressBar::hidden();
     }
     // It draws to stderr, and only to a terminal.

@@ -68,7 +68,6 @@ impl Client {
         })
     }
 
-    /// The connection.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
@@ -229,7 +228,6 @@ pub(crate) enum Failure {
     NotSent(String),
     /// The connection broke; the outcome is unknown.
     Lost(String),
-    /// The time is over.
     TimeOver,
     /// The service answered with an error.
     Refused(Box<Refusal>),

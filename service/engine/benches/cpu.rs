@@ -88,42 +88,21 @@ fn index(c: &mut Criterion) {
 fn orders(c: &mut Criterion) {
     const WAITING: u64 = 1000;
     let place = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
-    for policy in [
-        QueuePolicy::Fifo,
-        QueuePolicy::Position,
-        QueuePolicy::Learned,
-    ] {
+    for policy in [QueuePolicy::Fifo, QueuePolicy::Position] {
         let mut queue = QueueProbe::new(policy, u32::MAX);
         let mut n = 0;
         while n < WAITING {
             n += 1;
-            queue.push(place(n), 4096);
-            queue.learn(
-                place(n).cast_signed() - (1 << 39),
-                4096,
-                8_000_000 + place(n) / 100_000,
-            );
+            queue.push(place(n));
         }
         c.bench_function(&format!("next of 1000, {}", policy.name()), |b| {
             b.iter(|| {
                 n += 1;
-                queue.push(place(n), 4096);
+                queue.push(place(n));
                 queue.pop()
             });
         });
     }
-    let mut queue = QueueProbe::new(QueuePolicy::Learned, 0);
-    let mut n = 0;
-    c.bench_function("learn one pair", |b| {
-        b.iter(|| {
-            n += 1;
-            queue.learn(
-                place(n).cast_signed() - (1 << 39),
-                4096,
-                8_000_000 + (n & 0xf_ffff),
-            );
-        });
-    });
 }
 
 criterion_group!(benches, orders, records, checksums, index);

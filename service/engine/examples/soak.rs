@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use harness::scenario::Scenario;
-use harness::{Coverage, Failure, Only, Place, run, run_faulty};
+use harness::{Coverage, Failure, Only, Place, run, run_faulty, run_lost_write};
 use lumpscope_engine::CommitMode;
 use lumpscope_engine::device::WriteCache;
 
@@ -64,6 +64,9 @@ struct Args {
     /// Run histories on failing disks only.
     #[arg(long)]
     faulty: bool,
+    /// Run histories on disks that lose one write of the journal only.
+    #[arg(long, conflicts_with = "faulty")]
+    lost: bool,
 }
 
 impl Args {
@@ -143,22 +146,25 @@ fn main() -> ExitCode {
     summary(&coverage, first, seed, started.elapsed());
     match failure {
         None => ExitCode::SUCCESS,
-        Some((failure, faulty)) => {
-            report(&failure, faulty);
+        Some((failure, how)) => {
+            report(&failure, how);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Runs what a seed stands for; with a failure comes whether it was on a failing disk.
-fn one(args: &Args, seed: u64, coverage: &mut Coverage) -> Result<(), (Failure, bool)> {
-    if !args.faulty {
-        let scenario = args.scenario(seed);
-        run(&scenario, args.only(), coverage).map_err(|failure| (failure, false))?;
+/// Runs the histories of a seed; a failure comes with the option that repeats it.
+fn one(args: &Args, seed: u64, coverage: &mut Coverage) -> Result<(), (Failure, &'static str)> {
+    let scenario = args.scenario(seed);
+    let also = args.event.is_none() && seed.is_multiple_of(FAULTY_EVERY);
+    if !args.faulty && !args.lost {
+        run(&scenario, args.only(), coverage).map_err(|failure| (failure, ""))?;
     }
-    if args.faulty || (args.event.is_none() && seed.is_multiple_of(FAULTY_EVERY)) {
-        let commit = args.scenario(seed).commit;
-        run_faulty(seed, commit, coverage).map_err(|failure| (failure, true))?;
+    if args.faulty || (also && !args.lost) {
+        run_faulty(seed, scenario.commit, coverage).map_err(|failure| (failure, " --faulty"))?;
+    }
+    if args.lost || (also && !args.faulty) {
+        run_lost_write(seed, scenario.commit, coverage).map_err(|failure| (failure, " --lost"))?;
     }
     Ok(())
 }
@@ -192,14 +198,13 @@ fn summary(coverage: &Coverage, first: u64, end: u64, elapsed: Duration) {
     );
 }
 
-fn report(failure: &Failure, faulty: bool) {
+fn report(failure: &Failure, how: &str) {
     let Failure { seed, place, why } = failure;
     println!("\nFAILED: {why}");
     println!("the store: {}", Scenario::new(*seed).describe());
     let what = match place.choice {
-        _ if faulty => " --faulty".to_owned(),
         Some(choice) => format!(" --event {} --choice {choice}", place.event),
-        None => String::new(),
+        None => how.to_owned(),
     };
     println!("again: ./dev soak --seed {seed} --histories 1{what}");
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::format::checkpoint::{self, Area};
 use crate::format::geometry::{Geometry, RegionSizes};
-use crate::format::unfinished::Unfinished;
 use crate::format::{Header, header, minfs, trailer};
 use crate::guard::{FormatError, Signature};
 use crate::options::Layout;
@@ -96,33 +95,10 @@ pub struct FormatReport {
 /// # Errors
 /// [`FormatError`].
 pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, FormatError> {
-    format_as(path, options, None)
-}
-
-/// Data region that a store at `path` would have, in bytes. Checks what [`format`] checks, and writes
-/// nothing.
-pub(crate) fn data_len_at(path: &Path, options: &CreateOptions<'_>) -> Result<u64, FormatError> {
-    let block_size = BlockSize::new(options.block_size)?;
-    let target = Target::open(path, options)?;
-    let plan = Plan::new(&target, block_size, options);
-    let empty = target.check_empty(options.force);
-    if target.is_created() {
-        target.remove();
-    }
-    empty?;
-    Ok(plan?.geometry.data_len().0)
-}
-
-/// As [`format`]; with a mark, a store that opens only for who goes on with the copy.
-pub(crate) fn format_as(
-    path: &Path,
-    options: &CreateOptions<'_>,
-    unfinished: Option<Unfinished>,
-) -> Result<FormatReport, FormatError> {
     let started = Instant::now();
     let block_size = BlockSize::new(options.block_size)?;
     let target = Target::open(path, options)?;
-    let made = make(&target, block_size, options, unfinished);
+    let made = make(&target, block_size, options);
     if made.is_err() && target.is_created() {
         target.remove();
     }
@@ -144,13 +120,9 @@ fn make(
     target: &Target,
     block_size: BlockSize,
     options: &CreateOptions<'_>,
-    unfinished: Option<Unfinished>,
 ) -> Result<(Plan, Vec<Signature>, u64), FormatError> {
     // What --force never overrules comes first.
-    let plan = Plan {
-        unfinished,
-        ..Plan::new(target, block_size, options)?
-    };
+    let plan = Plan::new(target, block_size, options)?;
     let erased = target.check_empty(options.force)?;
     let written = write::make(target, &plan, options)?;
     Ok((plan, erased, written))
@@ -163,8 +135,6 @@ struct Plan {
     geometry: Geometry,
     /// Behind the image on a block device.
     checkpoints: Option<Area>,
-    /// The store becomes a copy.
-    unfinished: Option<Unfinished>,
 }
 
 impl Plan {
@@ -222,7 +192,6 @@ impl Plan {
             header,
             geometry,
             checkpoints: area.flatten(),
-            unfinished: None,
         })
     }
 }

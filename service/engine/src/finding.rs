@@ -37,7 +37,7 @@ pub enum FindingKind {
     Write,
     /// The index checkpoint is damaged. The journal still says everything.
     Checkpoint,
-    /// The store is a copy that is not finished.
+    /// The store is an unfinished copy, made by an earlier version.
     Unfinished,
 }
 

@@ -2,8 +2,7 @@
 //!
 //! The data region lies behind the journal and ends the image, so it can grow in place: a new header
 //! with a larger data region is one write of one sector. The journal cannot, because the data region
-//! begins behind it; with it the number of lumps that fit stays as it is. A copy
-//! ([`copy`](crate::copy)) to a larger target has a larger journal, too.
+//! begins behind it; with it the number of lumps that fit stays as it is.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -71,7 +70,7 @@ pub enum GrowError {
     /// There is no more room than before.
     #[error(
         "{path}: its data region has {before} bytes, and with {capacity} bytes of store it would have \
-         {after}: make the device larger first, or use `lumpscope copy` for a smaller store"
+         {after}: make the device larger first, or move its lumps to a smaller store with `lumpscope evacuate`"
     )]
     NotLarger {
         /// Device or file.

@@ -92,7 +92,6 @@
 
 pub mod buffer;
 pub mod clock;
-pub mod copy;
 pub mod crc32c;
 pub mod create;
 mod declaration;
@@ -139,7 +138,7 @@ pub use options::{
     CheckpointUse, CommitMode, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary,
     StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
 };
-pub use owner::{Driver, LearnedStats, OrderStats};
+pub use owner::Driver;
 pub use payload::{LumpBuf, LumpData};
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,

@@ -4,7 +4,6 @@
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::options::QueuePolicy;
-use crate::owner::waiting::order::curve::Pair;
 use crate::owner::waiting::order::{Kind, Kinds, Moment, Order};
 use crate::owner::waiting::queue::{Place, Queue};
 use crate::storage::index::{Entry, Filler, Index};
@@ -69,12 +68,11 @@ impl QueueProbe {
         Self(Queue::new(Order::new(policy, max_overtakes)))
     }
 
-    /// A get of `len` bytes at byte `position` of the device waits.
-    pub fn push(&mut self, position: u64, len: u64) {
+    /// A get at byte `position` of the device waits.
+    pub fn push(&mut self, position: u64) {
         let place = Place {
             kind: Kind::Get,
             position,
-            len,
             deadline: None,
             expires: false,
         };
@@ -88,16 +86,7 @@ impl QueueProbe {
             service_ns: [0; 3],
             kinds: Kinds::ALL,
         };
-        let (choice, _) = self.0.choose(moment)?;
-        self.0.take(choice)
-    }
-
-    /// The disk was observed to take so long for this way and so many bytes.
-    pub fn learn(&mut self, distance: i64, len: u64, took_ns: u64) {
-        self.0.learn(Pair {
-            distance,
-            len,
-            took_ns,
-        });
+        let (number, _) = self.0.choose(moment)?;
+        self.0.take(number)
     }
 }

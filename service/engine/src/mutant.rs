@@ -1,6 +1,8 @@
-//! Safeguards of checked commit and of runs (FORMAT.md sections 8.1 and 8.2), and of lumps in pieces, that a test can take away on its own thread,
-//! to see that its checks notice: what is not missed is not tested.
+//! Safeguards of checked commit and of runs (FORMAT.md sections 8.1 and 8.2), and of lumps in pieces,
+//! that a test can take away on its own thread, to see that its checks notice: what is not missed is
+//! not tested. Without the feature `mutants` they are always there, and cost nothing.
 
+#[cfg(feature = "mutants")]
 use std::cell::Cell;
 
 /// A safeguard that is missing.
@@ -47,16 +49,25 @@ pub enum Mutant {
     ClosesEarly,
 }
 
+#[cfg(feature = "mutants")]
 thread_local! {
     static MUTANT: Cell<Mutant> = const { Cell::new(Mutant::Sound) };
 }
 
 /// True: this safeguard is missing on this thread.
+#[cfg(feature = "mutants")]
 pub(crate) fn is(mutant: Mutant) -> bool {
     MUTANT.get() == mutant
 }
 
+/// True: this safeguard is missing; none is.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn is(_: Mutant) -> bool {
+    false
+}
+
 /// Does the work without a safeguard.
+#[cfg(feature = "mutants")]
 pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
     struct Sound;
     impl Drop for Sound {

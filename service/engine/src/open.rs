@@ -15,15 +15,12 @@ use crate::clock::wall_ns;
 use crate::device::{self, Device, DeviceFacts};
 use crate::error::Error;
 use crate::format::trailer::max_payload;
-use crate::format::unfinished::Unfinished;
 use crate::mutant::{self, Mutant};
 use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
-use crate::owner::seat::Seat;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
 use crate::stats::Counters;
-use crate::storage::Storage;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
 use crate::storage::run;
@@ -51,24 +48,10 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_on(device: Device, options: StoreOptions) -> Result<Self, Error> {
-        Self::open_copy(device, options, None)
-    }
-
-    /// Opens a store that has this mark, and no other: a copy that is not finished is nobody's but
-    /// that of who goes on with it.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    pub(crate) fn open_copy(
-        device: Device,
-        options: StoreOptions,
-        unfinished: Option<Unfinished>,
-    ) -> Result<Self, Error> {
-        let (store, owner) = prepare(device, options, unfinished, Finisher::start)?;
-        let seat = Arc::clone(&store.inner.seat);
+        let (store, owner) = prepare(device, options, Finisher::start)?;
         let thread = std::thread::Builder::new()
             .name("lump-owner".to_owned())
-            .spawn(move || owner.run(&seat))
+            .spawn(move || owner.run())
             .map_err(|source| thread_error(&store.info().path, source))?;
         let mut slot = store
             .inner
@@ -86,9 +69,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_stepped(device: Device, options: StoreOptions) -> Result<(Self, Driver), Error> {
-        let (store, owner) = prepare(device, options, None, |counters| {
-            Ok(Finisher::inline(counters))
-        })?;
+        let (store, owner) = prepare(device, options, |counters| Ok(Finisher::inline(counters)))?;
         store.inner.shared.condition.leave_to_owner();
         Ok((store, Driver::new(owner)))
     }
@@ -106,7 +87,6 @@ fn thread_error(path: &Path, source: io::Error) -> Error {
 fn prepare(
     mut device: Device,
     options: StoreOptions,
-    unfinished: Option<Unfinished>,
     finisher: impl FnOnce(&Arc<Counters>) -> io::Result<Finisher>,
 ) -> Result<(Store, Owner), Error> {
     let pool = BufferPool::with_budget(
@@ -116,7 +96,7 @@ fn prepare(
     );
     let mut next_token = 1;
     let mut io = BlockingIo::new(&mut device, &pool, &mut next_token).within(options.io_timeout);
-    let recovered = match ready(&mut io, &options, unfinished) {
+    let recovered = match ready(&mut io, &options) {
         Ok(recovered) => recovered,
         Err(error) => {
             if error.is_time_over() {
@@ -126,7 +106,6 @@ fn prepare(
         }
     };
     let info = store_info(&device, &recovered, &options);
-    let journal_end = journal_end(&recovered);
     let block_size = recovered.storage.header.block_size;
     let shared = Arc::new(Shared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
@@ -134,10 +113,9 @@ fn prepare(
     let queue_depth = limits.data_ios as u64;
     // Bounded by the admission.
     let (commands, receiver) = unbounded();
-    let seat = Seat::new(device.backend.waker());
-    pool.set_reader(seat.waker());
-    let (memory, timeout) = ((&pool, seat.waker()), options.io_timeout);
-    let table = IoTable::new(device, memory, next_token, &shared, timeout);
+    let waker = device.backend.waker();
+    pool.set_reader(waker.clone());
+    let table = IoTable::new(device, &pool, next_token, &shared, options.io_timeout);
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }
@@ -163,11 +141,10 @@ fn prepare(
     );
     let inner = Inner {
         info,
-        journal_end,
         block_size,
         pool,
         commands: Some(commands),
-        seat,
+        waker,
         queue_depth,
         piece_bytes: (!options.read_only && options.piece_bytes > 0).then_some(options.piece_bytes),
         shared,
@@ -203,13 +180,8 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
 }
 
 /// Reads the store, and makes it fit for use.
-fn ready(
-    io: &mut BlockingIo<'_>,
-    options: &StoreOptions,
-    unfinished: Option<Unfinished>,
-) -> Result<Recovered, Error> {
+fn ready(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<Recovered, Error> {
     let mut recovered = recover(io, options.salvage)?;
-    check_finished(&recovered, unfinished, &io.device().path)?;
     if !options.read_only {
         make_good(io, &mut recovered)?;
     }
@@ -221,34 +193,6 @@ fn let_go(device: Device) {
     let closing = std::thread::Builder::new().name("lump-closing".to_owned());
     // Without a thread it is closed here, however long that takes.
     let _ = closing.spawn(move || drop(device));
-}
-
-/// Refuses a copy that is not finished, unless its mark is the one that is expected.
-fn check_finished(
-    recovered: &Recovered,
-    expected: Option<Unfinished>,
-    path: &Path,
-) -> Result<(), Error> {
-    let found = recovered.storage.unfinished;
-    let (Some(mark), true) = (found, found != expected) else {
-        return Ok(());
-    };
-    Err(Error::Unsupported {
-        path: path.to_owned(),
-        why: mark.why(),
-    })
-}
-
-/// The end of the journal: it moves with every change.
-fn journal_end(recovered: &Recovered) -> Unfinished {
-    let Storage {
-        header, journal, ..
-    } = &recovered.storage;
-    Unfinished {
-        source: header.uuid,
-        epoch: recovered.seal.map_or(0, |seal| seal.epoch),
-        log_end: journal.log_end(),
-    }
 }
 
 /// Makes what was found the state that a power cut leaves, and damage good.

@@ -43,10 +43,9 @@ pub struct StoreOptions {
     pub queue_limit: usize,
     /// Which waiting request starts next.
     pub queue_policy: QueuePolicy,
-    /// With [`QueuePolicy::Position`] and [`QueuePolicy::Learned`]: most younger requests that
-    /// start before a waiting one. If
-    /// it is less than about half of `queue_limit`, a long queue is worked off in the order of
-    /// arrival instead of that of the disk.
+    /// With [`QueuePolicy::Position`]: most younger requests that start before a waiting one. If it
+    /// is less than about half of `queue_limit`, a long queue is worked off in the order of arrival
+    /// instead of that of the disk.
     pub max_overtakes: u32,
     /// The store is overloaded when at least so many requests have waited without a break for
     /// `overload_after`; requests that are not prioritized are then refused with `Busy` until
@@ -240,12 +239,6 @@ pub enum QueuePolicy {
     /// [`queue_depth`](StoreOptions::queue_depth)).
     #[default]
     Position,
-    /// As `Position`, with the same bound, but the others in the order that takes the disk least
-    /// time by what it was observed to take for near and far ways; see [`Store::learn`]. A disk
-    /// that takes the same for all is served in the order of arrival.
-    ///
-    /// [`Store::learn`]: crate::Store::learn
-    Learned,
 }
 
 impl QueuePolicy {
@@ -256,7 +249,6 @@ impl QueuePolicy {
             Self::Fifo => "fifo",
             Self::Deadline => "deadline",
             Self::Position => "position",
-            Self::Learned => "learned",
         }
     }
 }

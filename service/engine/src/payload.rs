@@ -20,7 +20,7 @@ use crate::format::run::{LINK_LEN, has_room_for_link};
 use crate::format::sums::PayloadSums;
 use crate::format::trailer::{LumpShape, max_payload, overhead_len};
 use crate::format::verify::Judged;
-use crate::lump::{LumpId, Placement};
+use crate::lump::LumpId;
 use crate::times::EngineTimes;
 use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
 use pieces::{Begun, Pieces};
@@ -335,8 +335,6 @@ pub struct LumpData {
     start: usize,
     end: usize,
     crc32c: u32,
-    /// Where the lump lives.
-    pub placement: Placement,
     /// True: the bytes were checked against the checksum stored with the lump. False: the lump
     /// has none that fits, and may have been written by an engine that stores none.
     pub verified: bool,
@@ -379,7 +377,6 @@ impl LumpData {
             start: judged.bytes.start,
             end: judged.bytes.end,
             crc32c: judged.crc32c,
-            placement: Placement::Data,
             verified: judged.verified,
         }
     }
@@ -392,7 +389,6 @@ impl LumpData {
             start,
             end,
             crc32c,
-            placement: Placement::Embedded,
             verified: true,
         }
     }

@@ -10,23 +10,19 @@ pub use rest::{Opened, Piece, Rest};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
-use crate::clock::{self, duration_ns};
+use crate::clock;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
-use crate::format::unfinished::Unfinished;
 use crate::health::Health;
 use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::{Arrival, Command, Reply};
 use crate::owner::put::{DataLump, Put};
-use crate::owner::seat::Seat;
-use crate::owner::waiting::order::curve::Pair;
-use crate::owner::{OrderStats, Shared, on_engine_thread};
+use crate::owner::{Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
     CollectOutcome, Durability, PutCondition, PutGroup, PutOptions, PutOutcome, RequestCtx,
@@ -35,6 +31,7 @@ use crate::scrub::ScrubStatus;
 use crate::stats::StoreStats;
 use crate::times::OnDone;
 use crate::units::BlockSize;
+use crate::waker::Waker;
 
 /// Lumps go there by themselves while the live records are no more than this part of the ring, so
 /// the collection copies a byte for every three that are written at most.
@@ -44,9 +41,8 @@ pub const LIVE_SHARE: u64 = 4;
 /// the last handle is dropped, or at [`Store::close`].
 ///
 /// `submit_*` hands a request to the owner thread and returns at once; `Err` means it was not
-/// accepted and the callback is not called. The other verbs wait for the result, and do the owner
-/// thread's work meanwhile if it rests; they must not be called in a callback. Callbacks are called
-/// on a thread of the engine or of a caller that waits, and must be quick.
+/// accepted and the callback is not called. The other verbs wait for the result, and must not be
+/// called in a callback. Callbacks are called on a thread of the engine, and must be quick.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -55,14 +51,12 @@ pub struct Store {
 /// State shared by the handles of one store.
 pub(crate) struct Inner {
     pub(crate) info: StoreInfo,
-    /// The store and the end of its journal when it was opened, as a copy of it remembers them.
-    pub(crate) journal_end: Unfinished,
     pub(crate) block_size: BlockSize,
     pub(crate) pool: Arc<BufferPool>,
     /// `None` only while dropping.
     pub(crate) commands: Option<Sender<Arrival>>,
-    /// Where the owner is driven, and told that there is a command.
-    pub(crate) seat: Arc<Seat>,
+    /// Tells the owner thread that there is a command.
+    pub(crate) waker: Waker,
     /// Most data I/Os in flight.
     pub(crate) queue_depth: u64,
     /// Most bytes of a piece of a lump that comes in; `None`: lumps are written whole.
@@ -77,7 +71,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // The owner thread finishes what it has and ends.
         self.commands = None;
-        self.seat.call();
+        self.waker.wake();
         let owner = self
             .owner
             .get_mut()
@@ -113,9 +107,7 @@ impl Store {
         } else {
             admission.try_enter(&ctx)?;
         }
-        self.hand_over(ctx, command)?;
-        self.inner.seat.call();
-        Ok(())
+        self.hand_over(ctx, command)
     }
 
     /// Refuses what needs the disk while there is none. Here and not only in the owner thread, which
@@ -125,20 +117,22 @@ impl Store {
         match refusal.filter(|_| command.needs_disk()) {
             Some(error) => {
                 // It may have something to tell to those who wait.
-                self.inner.seat.call();
+                self.inner.waker.wake();
                 Err(error)
             }
             None => Ok(()),
         }
     }
 
-    /// For a command that was let in; who calls it wakes the owner. If the store is closing, nobody counts any more.
+    /// For a command that was let in. If the store is closing, nobody counts any more.
     fn hand_over(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
         let _inside = self.inner.shared.gate.enter()?;
         commands
             .send(Arrival::new(ctx, command))
-            .map_err(|_| Error::Closed)
+            .map_err(|_| Error::Closed)?;
+        self.inner.waker.wake();
+        Ok(())
     }
 
     /// Sends a command when the queue has room, and waits for its answer.
@@ -169,7 +163,8 @@ impl Store {
             admission.enter(&ctx)?;
         }
         self.hand_over(ctx, command)?;
-        self.inner.seat.answer(&answer)
+        // A command that is dropped unanswered was still queued when the store closed.
+        answer.recv().unwrap_or(Err(Error::Closed))
     }
 
     /// A put with its lump sealed, on the caller's thread.
@@ -365,13 +360,13 @@ impl Store {
     /// store was opened with.
     pub fn scrub_start(&self, rate: Option<u64>) {
         self.inner.shared.scrub.start(rate.unwrap_or(0), true);
-        self.inner.seat.call();
+        self.inner.waker.wake();
     }
 
     /// Has the scrubber rest. It keeps its place.
     pub fn scrub_stop(&self) {
         self.inner.shared.scrub.stop();
-        self.inner.seat.call();
+        self.inner.waker.wake();
     }
 
     /// State and findings of the scrubber.
@@ -408,27 +403,6 @@ impl Store {
         }
     }
 
-    /// Tells what the disk was observed to take, for [`QueuePolicy::Learned`]; with any other policy
-    /// it does nothing. `distance` is in bytes, signed, from the end of what the disk did before,
-    /// for whomever, to the first byte of a read or write of `len` bytes; `took` is the time the
-    /// disk spent on this one and on no other. Never blocks: what comes faster than it is taken up
-    /// is counted and dropped. While it is called, the engine's own observations are left out.
-    ///
-    /// [`QueuePolicy::Learned`]: crate::QueuePolicy::Learned
-    pub fn learn(&self, distance: i64, len: u64, took: Duration) {
-        self.inner.shared.order.tell(Pair {
-            distance,
-            len,
-            took_ns: duration_ns(took),
-        });
-    }
-
-    /// Why waiting requests were started in the order they were, and what was learnt of the disk.
-    #[must_use]
-    pub fn order(&self) -> OrderStats {
-        self.inner.shared.order.stats()
-    }
-
     /// Finishes what was accepted, flushes, and closes the store for all handles.
     ///
     /// # Errors
@@ -437,7 +411,7 @@ impl Store {
         let (sender, closed) = bounded(1);
         // Nobody has to make room for the end.
         self.hand_over(RequestCtx::default(), Command::Close { closed: sender })?;
-        self.inner.seat.answer(&closed)
+        closed.recv().unwrap_or(Err(Error::Closed))
     }
 }
 

@@ -7,10 +7,10 @@
 //! | [`disks`] | three disks of loop devices that vanish with their holder, even on `kill -9` |
 //! | `process` | children: tied to this process, ended in time and on a signal; the service as a child |
 //! | [`load`] | loads and what they measure; [`load::runner`] runs a workload through gRPC, S3, files or the engine, checks every answer and times every call |
-//! | [`stats`] | percentiles and totals by the rules of the published tables |
+//! | `stats` | percentiles and totals by the rules of the published tables |
 //! | [`blocks`] | the block requests of a disk, recorded by the probes as a trace |
 //! | [`tracer`] | the block requests of a disk counted by bpftrace, for a second opinion |
-//! | `experiment` | the frame of a study: machine, tables, and one [`report`] as an HTML file |
+//! | `experiment` | the frame of all studies: a [`report`] of figures, as text, JSON and HTML |
 //! | `studies` | the studies themselves, below |
 //!
 //! | study | compares |
@@ -38,12 +38,12 @@ mod experiment;
 mod failure;
 pub mod load;
 mod process;
-pub mod stats;
+mod stats;
 mod studies;
 pub mod tracer;
 pub mod workload;
 
-pub use experiment::{DataArgs, OutputArgs, report};
+pub use experiment::{JsonArgs, OutputArgs, report};
 pub use failure::message;
 pub use process::tie_to_parent;
 pub use studies::{

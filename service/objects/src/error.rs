@@ -27,6 +27,7 @@ pub enum Limited {
 
 /// An error of the objects.
 #[derive(Clone, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ObjectError {
     /// There is no bucket of this name.
     #[error("there is no bucket {bucket:?}; create it first")]
@@ -36,20 +37,13 @@ pub enum ObjectError {
     },
     /// There is a bucket of this name already.
     #[error("there is already a bucket {bucket:?}")]
-    BucketExists {
-        /// The name.
-        bucket: String,
-    },
+    BucketExists { bucket: String },
     /// The bucket still holds objects.
     #[error("bucket {bucket:?} is not empty; delete its objects first")]
-    BucketNotEmpty {
-        /// The name.
-        bucket: String,
-    },
+    BucketNotEmpty { bucket: String },
     /// There is no object with this key.
     #[error("there is no object {key:?} in bucket {bucket:?}")]
     NoSuchKey {
-        /// The bucket.
         bucket: String,
         /// The key asked for.
         key: String,
@@ -62,50 +56,33 @@ pub enum ObjectError {
     },
     /// A part of the list is not there, or is not the one meant. Nothing was changed.
     #[error("part {part} of upload {upload} is not there, or has another ETag; upload it again")]
-    InvalidPart {
-        /// The upload.
-        upload: String,
-        /// The number of the part.
-        part: u16,
-    },
+    InvalidPart { upload: String, part: u16 },
     /// The numbers of the parts do not ascend, or there is none. Nothing was changed.
     #[error("the parts of upload {upload} must be at least one, in ascending order")]
-    InvalidPartOrder {
-        /// The upload.
-        upload: String,
-    },
+    InvalidPartOrder { upload: String },
     /// A part other than the last is smaller than allowed. Nothing was changed.
     #[error("part {part} has {size} bytes: all but the last need at least {least}")]
     PartTooSmall {
-        /// The number of the part.
         part: u16,
-        /// Its bytes.
         size: u64,
         /// Least bytes.
         least: u64,
     },
     /// The condition of a change does not hold. Nothing was changed.
     #[error("the condition does not hold: {why}")]
-    ConditionFailed {
-        /// Description of the finding.
-        why: &'static str,
-    },
+    ConditionFailed { why: &'static str },
     /// A value is outside the limits.
     #[error("{what}: {got} is more than {max}; shorten it")]
     TooLarge {
         /// The part that is too large.
         what: Limited,
-        /// Its size.
         got: u64,
-        /// Its limit.
         max: u64,
     },
     /// A value is not allowed.
     #[error("{what} is not valid: {why}")]
     Invalid {
-        /// The invalid item.
         what: &'static str,
-        /// Reason.
         why: &'static str,
     },
     /// The bytes that came are not as many as were announced. Nothing was changed.
@@ -121,19 +98,14 @@ pub enum ObjectError {
     RangeOutside {
         /// First byte asked for.
         start: u64,
-        /// Bytes of the object.
         size: u64,
     },
     /// A piece of the object is not there, or not as long as it was. Restore the object.
     #[error("object {key:?} in bucket {bucket:?} has lost bytes: {why} (lump {id})")]
     Damaged {
-        /// The bucket.
         bucket: String,
-        /// The key.
         key: String,
-        /// The piece.
         id: LumpId,
-        /// Description of the finding.
         why: &'static str,
     },
     /// The engine could not do its part. [`Error::Busy`] and [`Error::BuffersExhausted`] say when

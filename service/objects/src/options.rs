@@ -42,7 +42,7 @@ impl Default for ObjectOptions {
 /// Findings of opening the objects of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Buckets.
+    /// Buckets in the catalogue, empty ones too.
     pub buckets: u64,
     /// Objects with a record.
     pub objects: u64,
@@ -52,7 +52,7 @@ pub struct OpenReport {
     pub blocks: u64,
     /// Uploads that were begun.
     pub uploads: u64,
-    /// Their parts.
+    /// Parts that these uploads have received.
     pub parts: u64,
     /// Records that cannot be read, of a later version perhaps. They are left as they are, and
     /// then nothing is swept: they may need it.

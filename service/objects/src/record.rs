@@ -40,12 +40,12 @@ pub struct Body {
     pub segments: Vec<Segment>,
 }
 
-/// A record.
+/// What one lump of the catalogue says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Of a bucket; its number is in the id.
     Bucket(BucketRecord),
-    /// Of an object.
+    /// Of an object; its bucket is in the record.
     Object(ObjectRecord),
     /// Of an upload; its number is in the id.
     Upload(UploadRecord),
@@ -62,7 +62,7 @@ pub enum Record {
 pub struct BucketRecord {
     /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Its name.
+    /// Unique in its store.
     pub name: String,
 }
 
@@ -71,7 +71,7 @@ pub struct BucketRecord {
 pub struct ObjectRecord {
     /// Number of the bucket.
     pub bucket: u32,
-    /// The key.
+    /// Unique in its bucket, UTF-8.
     pub key: String,
     /// The rest, encoded: as it is kept in memory.
     pub body: Arc<[u8]>,

@@ -34,7 +34,6 @@ pub(crate) enum Path {
     Key(u32, String),
     /// A part of an upload.
     Part(u64, u16),
-    /// Which volumes there are.
     Volumes,
 }
 

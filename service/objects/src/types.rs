@@ -77,7 +77,7 @@ impl FromStr for ETag {
 /// Condition of a change, decided atomically for its key, at the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
-    /// Always.
+    /// Whatever is there; it is replaced.
     #[default]
     Always,
     /// Only if there is no object of this key.
@@ -161,7 +161,7 @@ pub struct CommitInfo {
     pub crc32c: Option<u32>,
     /// Attributes beside those of [`PutInfo`].
     pub attributes: Pairs,
-    /// Condition of the commit.
+    /// Checked at the commit, not when the put begins.
     pub condition: Condition,
 }
 
@@ -177,7 +177,7 @@ pub struct Committed {
 /// Metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Its bytes.
+    /// In bytes.
     pub size: u64,
     /// Entity tag of the content.
     pub etag: ETag,
@@ -193,10 +193,10 @@ pub struct ObjectInfo {
     pub attributes: Pairs,
 }
 
-/// A bucket.
+/// A bucket as a list of buckets shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its name.
+    /// By which clients address it.
     pub name: String,
     /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
@@ -235,9 +235,9 @@ pub struct ListQuery {
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
-    /// Its key.
+    /// Whole, with the prefix of the query.
     pub key: String,
-    /// Its bytes.
+    /// In bytes.
     pub size: u64,
     /// Entity tag of the content; `None`: a JuiceFS block, where only a read would tell.
     pub etag: Option<ETag>,
@@ -249,7 +249,7 @@ pub struct ListEntry {
 /// A page of a list. Keys are in the order of their UTF-8 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListPage {
-    /// Objects.
+    /// Objects that are in no group.
     pub entries: Vec<ListEntry>,
     /// Common prefixes, ascending.
     pub prefixes: Vec<String>,
@@ -271,9 +271,9 @@ pub struct PartCommit {
 /// A part of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartInfo {
-    /// Its number.
+    /// Chosen by the client, 1 to 10,000.
     pub number: u16,
-    /// Its bytes.
+    /// In bytes.
     pub size: u64,
     /// Entity tag of the content.
     pub etag: ETag,
@@ -288,7 +288,7 @@ pub struct PartInfo {
 /// A page of the parts of an upload, in the order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartPage {
-    /// Parts.
+    /// In the order of their numbers.
     pub parts: Vec<PartInfo>,
     /// The number behind which the next page begins; `None`: this was the last.
     pub next: Option<u16>,
@@ -297,7 +297,7 @@ pub struct PartPage {
 /// An upload that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadInfo {
-    /// Its id.
+    /// By which clients continue it.
     pub id: String,
     /// The key the object will have.
     pub key: String,
@@ -323,7 +323,7 @@ pub struct UploadAfter {
 /// A page of a list of uploads, in the order of keys and ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadPage {
-    /// Uploads.
+    /// In the order of keys and ids.
     pub uploads: Vec<UploadInfo>,
     /// Where the next page begins; `None`: this was the last.
     pub next: Option<UploadAfter>,

@@ -190,7 +190,7 @@ impl Drive {
         }
     }
 
-    /// Bytes of the drive.
+    /// Capacity in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sectors.saturating_mul(SECTOR)

@@ -37,31 +37,23 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 /// Why a loop device could not be made or cleared.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LoopError {
     /// The loop driver is not there.
     #[error("{} is not there: load the loop driver (modprobe loop)", path.display())]
-    NoDriver {
-        /// The missing device.
-        path: PathBuf,
-    },
+    NoDriver { path: PathBuf },
     /// The image would go through the page cache.
     #[error(
         "files in {} cannot be used with direct I/O, so memory would be measured instead of a \
          disk. Choose a directory on another file system with --dir",
         dir.display()
     )]
-    NoDirectIo {
-        /// Directory of the image.
-        dir: PathBuf,
-    },
+    NoDirectIo { dir: PathBuf },
     /// A system call failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// The attempted action.
         what: &'static str,
-        /// With what.
         path: PathBuf,
-        /// Error of the kernel.
         source: io::Error,
     },
 }

@@ -22,7 +22,6 @@ struct Zone {
     per_track: u64,
 }
 
-/// A track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Track {
     pub(crate) cylinder: u64,

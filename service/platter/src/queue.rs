@@ -147,7 +147,7 @@ impl Station {
         }
     }
 
-    /// The disk.
+    /// The disk behind the queue, with its counts.
     #[must_use]
     pub fn disk(&self) -> &Disk {
         &self.disk

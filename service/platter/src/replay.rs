@@ -48,7 +48,7 @@ use crate::trace::{Op, Trace, Traced};
 pub struct WhatIf {
     /// Name in a table.
     pub name: String,
-    /// The drive.
+    /// Parameters of the modelled drive.
     pub drive: Drive,
     /// How it is set.
     pub policy: Policy,
@@ -81,13 +81,13 @@ pub struct Replayed {
 /// Requests of one kind, summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
-    /// Operation.
+    /// Kind of the requests in this sum.
     pub op: Op,
     /// Whether the program under test made them, or somebody else.
     pub own: bool,
     /// How many.
     pub requests: u64,
-    /// Their bytes.
+    /// Bytes that they moved; 0 for flushes.
     pub bytes: u64,
     /// Of these requests, those for which nothing had to turn.
     pub cached: u64,

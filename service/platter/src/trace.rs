@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
-    /// Reads.
+    /// From the disk.
     Read,
-    /// Writes.
+    /// To the disk, or into its cache.
     Write,
     /// Makes everything written before durable.
     Flush,

@@ -2,11 +2,22 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::{Extensions, HeaderValue};
-use lumpscope_objects::Pairs;
-use s3s::dto::{Metadata, Timestamp, TimestampFormat};
+use http::HeaderName;
+use http::header::CONTENT_TYPE;
+use lumpscope_objects::{ObjectInfo, Pairs, PutInfo};
+use s3s::S3Result;
+use s3s::dto::{Timestamp, TimestampFormat};
 
-/// Their names, in the order in which they are handed over.
+use super::call::{Call, wrong};
+use super::checks::kept_as;
+use super::encoded_words;
+use super::reply::{self, Answer};
+
+/// Prefix of the headers that are user metadata.
+const USER: &str = "x-amz-meta-";
+/// The media type of an object that was given none.
+const UNKNOWN_TYPE: &str = "binary/octet-stream";
+/// Headers of an object.
 const NAMES: [&str; 5] = [
     "cache-control",
     "content-disposition",
@@ -17,64 +28,79 @@ const NAMES: [&str; 5] = [
 /// How a body came, which is nothing about the object.
 const CHUNKED: &str = "aws-chunked";
 
-/// When the client wants it to expire in caches, where that is no date: `0`.
-#[derive(Clone)]
-pub(super) struct Expires(pub(super) HeaderValue);
-
-/// The header `Expires` as it is kept.
-pub(super) fn expires(given: &Extensions, date: Option<&Timestamp>) -> Option<String> {
-    let odd = given.get::<Option<Expires>>().cloned().flatten();
-    let odd = odd.and_then(|Expires(value)| value.to_str().ok().map(str::to_owned));
-    odd.or_else(|| self::date(date))
-}
-
-/// Metadata of the new object, taken out of an input; `$size`: its bytes, if known; `$extensions`:
-/// those of its request.
-macro_rules! put_info {
-    ($input:expr, $size:expr, $extensions:expr) => {
-        lumpscope_objects::PutInfo {
-            content_type: $input.content_type.take(),
-            metadata: $crate::attributes::metadata($input.metadata.take()),
-            attributes: $crate::attributes::of([
-                $input.cache_control.take(),
-                $input.content_disposition.take(),
-                $input.content_encoding.take(),
-                $input.content_language.take(),
-                $crate::attributes::expires($extensions, $input.expires.as_ref()),
-            ]),
-            size: $size,
+/// Properties of the new object that the headers of a request give it; `size`: its bytes, if known.
+///
+/// # Errors
+/// As [`Call::header`].
+pub(super) fn put_info(call: &Call, size: Option<u64>) -> S3Result<PutInfo> {
+    let mut attributes = Pairs::new();
+    for name in NAMES {
+        let value = call.header(name)?.unwrap_or_default();
+        let value = match name {
+            "content-encoding" => without_chunks(value),
+            _ => value.to_owned(),
+        };
+        if !value.is_empty() {
+            attributes.push((name.to_owned(), value));
         }
-    };
+    }
+    Ok(PutInfo {
+        content_type: call.header("content-type")?.map(str::to_owned),
+        metadata: metadata(call)?,
+        attributes,
+        size,
+    })
 }
-pub(super) use put_info;
 
 /// User metadata in an order that is always the same.
-pub(super) fn metadata(given: Option<Metadata>) -> Pairs {
-    let mut pairs: Pairs = given.unwrap_or_default().into_iter().collect();
-    pairs.sort_unstable();
-    pairs
-}
-
-/// The headers that were given, as pairs to be kept.
-pub(super) fn of(values: [Option<String>; 5]) -> Pairs {
-    let pairs = NAMES.into_iter().zip(values);
-    let pairs = pairs.filter_map(|(name, value)| {
-        let value = match name {
-            "content-encoding" => without_chunks(&value?),
-            _ => value?,
+fn metadata(call: &Call) -> S3Result<Pairs> {
+    let mut pairs = Pairs::new();
+    for name in call.headers.keys() {
+        let Some(key) = name
+            .as_str()
+            .strip_prefix(USER)
+            .filter(|key| !key.is_empty())
+        else {
+            continue;
         };
-        (!value.is_empty()).then(|| (name.to_owned(), value))
-    });
-    pairs.collect()
+        let mut values = call.headers.get_all(name).iter();
+        let value = values
+            .next()
+            .map(|value| std::str::from_utf8(value.as_bytes()));
+        let (Some(Ok(value)), None) = (value, values.next()) else {
+            return Err(wrong(format!("the header {name} is given once, as UTF-8")));
+        };
+        pairs.push((key.to_owned(), encoded_words::decode(value)));
+    }
+    pairs.sort_unstable();
+    Ok(pairs)
 }
 
-/// The headers that were kept.
-pub(super) fn back(pairs: &Pairs) -> [Option<String>; 5] {
-    NAMES.map(|wanted| {
-        let mut all = pairs.iter();
-        all.find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.clone())
-    })
+/// The headers of an answer that were given with the object.
+pub(super) fn set(answer: &mut Answer, info: &ObjectInfo) {
+    for name in NAMES {
+        let value = kept_as(&info.attributes, name);
+        reply::set(answer, HeaderName::from_static(name), value);
+    }
+    let kind = info.content_type.as_deref().unwrap_or(UNKNOWN_TYPE);
+    reply::set(answer, CONTENT_TYPE, Some(kind));
+    for (key, value) in &info.metadata {
+        if let Ok(name) = format!("{USER}{key}").parse() {
+            reply::set(answer, name, Some(encoded_words::encode(value)));
+        }
+    }
+}
+
+/// Properties of a copy that is like its source.
+pub(super) fn of_copy(info: &ObjectInfo) -> PutInfo {
+    let is_kept = |name: &str| NAMES.contains(&name);
+    let all = info.attributes.iter();
+    PutInfo {
+        content_type: info.content_type.clone(),
+        metadata: info.metadata.clone(),
+        attributes: all.filter(|(name, _)| is_kept(name)).cloned().collect(),
+        size: Some(info.size),
+    }
 }
 
 fn without_chunks(encoding: &str) -> String {
@@ -92,14 +118,14 @@ pub(super) fn date(given: Option<&Timestamp>) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
+/// Milliseconds since 1970 as HTTP has them.
+pub(super) fn http_date(ms: u64) -> Option<String> {
+    date(Some(&timestamp(ms)))
+}
+
 /// Milliseconds since 1970 as S3 has them.
 pub(super) fn timestamp(ms: u64) -> Timestamp {
     Timestamp::from(UNIX_EPOCH + Duration::from_millis(ms))
-}
-
-/// Parses a date of HTTP.
-pub(super) fn parsed_date(text: Option<String>) -> Option<Timestamp> {
-    Timestamp::parse(TimestampFormat::HttpDate, &text?).ok()
 }
 
 #[cfg(test)]
@@ -114,23 +140,5 @@ mod tests {
         ] {
             assert_eq!(without_chunks(given), kept);
         }
-    }
-
-    #[test]
-    fn what_is_kept_comes_back_without_the_chunks() {
-        let text = |text: &str| Some(text.to_owned());
-        let date = text("Wed, 21 Oct 2015 07:28:00 GMT");
-        let kept = of([
-            None,
-            text("x"),
-            text("aws-chunked, gzip"),
-            None,
-            date.clone(),
-        ]);
-        let all = back(&kept);
-        assert_eq!(all, [None, text("x"), text("gzip"), None, date.clone()]);
-        let parsed = parsed_date(all[4].clone());
-        assert_eq!(super::date(parsed.as_ref()), date);
-        assert!(of([None, None, text("aws-chunked"), None, None]).is_empty());
     }
 }

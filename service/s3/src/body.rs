@@ -1,7 +1,8 @@
 //! The bytes of a request and of its reply, with the patience the service has for both.
 
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_units::nanoseconds;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -19,6 +21,15 @@ use lumpscope_server::request::{Bodies, Reading, Scope, is_slow};
 /// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
 /// has been checked, so this is the largest chunk.
 pub(super) const MAX_HELD: u64 = 64 << 20;
+
+/// Characters of the signature of a chunk.
+const SIGNATURE: usize = 64;
+/// Bytes of a body that are kept to see its end: a line end, the last chunk, and two more.
+const TAIL: usize = 2 + 18 + SIGNATURE + 4;
+
+/// Bytes of a body that nobody wants, and the time for them: behind either the connection ends.
+pub(super) const MAX_DRAINED: usize = 64 << 20;
+pub(super) const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// Why a body is not read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +63,10 @@ pub(super) struct Flow {
     /// Memory that the body has, in bytes.
     memory: AtomicU64,
     waited_ns: AtomicU64,
+    /// The last bytes of the body.
+    tail: Mutex<Vec<u8>>,
+    /// All of the body has come.
+    over: AtomicBool,
     /// Time of receiving at the last report, and the wait until then.
     received: Mutex<(Duration, u64)>,
     fault: OnceLock<Fault>,
@@ -76,6 +91,34 @@ impl Flow {
     fn is_full(&self) -> bool {
         let allowed = self.allowed.load(Ordering::Relaxed);
         allowed > 0 && self.held.load(Ordering::Relaxed) >= allowed
+    }
+
+    /// True: the last of what came is a signed chunk without bytes, which ends a body of chunks. Bytes
+    /// of an object that look like one count, too: then all bytes of the object have come.
+    pub(super) fn has_final_chunk(&self) -> bool {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some clients leave out the last end of a line.
+        let end = tail.strip_suffix(b"\r\n\r\n");
+        let end = end
+            .or_else(|| tail.strip_suffix(b"\r\n"))
+            .unwrap_or_default();
+        let (line, signature) = end.split_at(end.len().saturating_sub(SIGNATURE));
+        // It is all there is, or the line before it has ended.
+        let before = line.strip_suffix(b"0;chunk-signature=");
+        signature.len() == SIGNATURE
+            && before.is_some_and(|it| it.is_empty() || it.ends_with(b"\n"))
+    }
+
+    fn keep_tail(&self, bytes: &[u8]) {
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
+        let more = tail.len().saturating_sub(TAIL);
+        tail.drain(..more);
+    }
+
+    /// True: all of the body has come, so another request can follow on the connection.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     /// The body has memory for so many bytes.
@@ -122,8 +165,14 @@ pub(super) struct Patience {
 }
 
 /// The body of a request. Only the time counts in which the service wants bytes.
-pub(super) struct Patient<B> {
-    body: B,
+///
+/// A body that is given up is read on for a while: a client that sends all of a request before it
+/// reads would otherwise find the connection reset, and never see the answer (RFC 9112, 9.6).
+pub(super) struct Patient<B: Received> {
+    /// `None`: given up.
+    body: Option<B>,
+    /// False: the client sends nothing before it is told to go on.
+    begun: bool,
     flow: Arc<Flow>,
     patience: Patience,
     memory: Bodies,
@@ -133,12 +182,49 @@ pub(super) struct Patient<B> {
     got: u64,
 }
 
-impl<B> Patient<B> {
-    /// `memory`: that which bodies share.
-    pub(super) fn new(body: B, patience: Patience, memory: Bodies) -> (Self, Arc<Flow>) {
+/// A body as it comes from a connection.
+pub(super) trait Received: Body<Data = Bytes> + Send + Unpin + 'static {}
+
+impl<B: Body<Data = Bytes> + Send + Unpin + 'static> Received for B {}
+
+/// Reads what still comes of a body, within bounds.
+async fn drain(mut body: impl Received) {
+    let all = async {
+        let mut got = 0;
+        while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+        {
+            got += frame.data_ref().map_or(0, Bytes::len);
+            if got > MAX_DRAINED {
+                break;
+            }
+        }
+    };
+    // Whichever bound is met first, the connection ends.
+    let _ = tokio::time::timeout(DRAIN_TIME, all).await;
+}
+
+impl<B: Received> Drop for Patient<B> {
+    fn drop(&mut self) {
+        let waits = self.begun && !self.flow.is_over() && self.flow.fault().is_none();
+        let body = self.body.take().filter(|_| waits);
+        if let (Some(body), Ok(runtime)) = (body, Handle::try_current()) {
+            runtime.spawn(drain(body));
+        }
+    }
+}
+
+impl<B: Received> Patient<B> {
+    /// `memory`: that which bodies share; `expects`: the client waits for `100 Continue`.
+    pub(super) fn new(
+        body: B,
+        (patience, expects): (Patience, bool),
+        memory: Bodies,
+    ) -> (Self, Arc<Flow>) {
         let flow = Arc::<Flow>::default();
+        flow.over.store(body.is_end_stream(), Ordering::Relaxed);
         let patient = Self {
-            body,
+            body: Some(body),
+            begun: !expects,
             flow: Arc::clone(&flow),
             patience,
             memory,
@@ -187,10 +273,7 @@ impl<B> Patient<B> {
     }
 }
 
-impl<B> Body for Patient<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-{
+impl<B: Received> Body for Patient<B> {
     type Data = Bytes;
     type Error = Fault;
 
@@ -203,11 +286,19 @@ where
             self.flow.full.notify_one();
             return Poll::Pending;
         }
-        match Pin::new(&mut self.body).poll_frame(context) {
+        self.begun = true;
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(&mut *body).poll_frame(context);
+        let over = body.is_end_stream() || matches!(polled, Poll::Ready(None));
+        self.flow.over.store(over, Ordering::Relaxed);
+        match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.waited();
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                match self.came(bytes) {
+                let bytes = frame.data_ref().map_or(&[][..], |bytes| &bytes[..]);
+                self.flow.keep_tail(bytes);
+                match self.came(bytes.len() as u64) {
                     Some(fault) => self.failed(fault),
                     None => Poll::Ready(Some(Ok(frame))),
                 }
@@ -237,11 +328,12 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let body = self.body.as_ref();
+        body.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

@@ -2,21 +2,17 @@
 
 use std::collections::HashMap;
 
-use lumpscope_objects::{
-    CommitInfo, Ctx, ETag, MAX_PART_NUMBER, ObjectError, ObjectInfo, PartInfo,
-};
+use lumpscope_objects::{CommitInfo, ETag, MAX_PART_NUMBER, ObjectError, ObjectInfo, PartInfo};
 use s3s::crypto::{Checksum as _, Md5};
-use s3s::dto::{
-    Checksum, ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
-    CompletedMultipartUpload, CompletedPart,
-};
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::dto::{Checksum, CompleteMultipartUploadOutput, CompletedMultipartUpload, CompletedPart};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::access::Asked;
+use super::call::Call;
 use super::checks::{self, KINDS, TYPE, of_kind};
-use super::endpoint::{Endpoint, etag, signed};
+use super::endpoint::{Endpoint, etag};
 use super::inside::Inside;
 use super::list::readable;
+use super::reply::{self, Answer};
 use super::whole::{self, Promised};
 use super::{multipart, put};
 
@@ -30,12 +26,9 @@ struct Meant {
     sums: Checksum,
 }
 
-/// An upload: bucket, key and id.
-type Place<'a> = (&'a str, &'a str, &'a str);
-
 /// The number and the `ETag` of a part, as the client has them.
 fn part(given: &CompletedPart) -> S3Result<Meant> {
-    let number = multipart::number(given.part_number.unwrap_or(0))?;
+    let number = multipart::number(given.part_number.or(Some(0)))?;
     let parsed = given.e_tag.as_ref().map(|tag| tag.value().parse());
     match parsed {
         Some(Ok(etag)) => Ok(Meant {
@@ -111,11 +104,11 @@ fn check_whole(announced: &Checksum, parts: &[Option<(u64, Checksum)>]) -> S3Res
 }
 
 /// Refuses a type that is not the one that the upload was begun with.
-fn check_type(given: Option<&ChecksumType>, promised: Option<Promised>) -> S3Result<()> {
+fn check_type(given: Option<&str>, promised: Option<Promised>) -> S3Result<()> {
     let Some((given, promised)) = given.zip(promised.map(Promised::type_)) else {
         return Ok(());
     };
-    if given.as_str().is_empty() || *given == promised {
+    if given == promised.as_str() {
         return Ok(());
     }
     let why = format!("the upload was begun with {TYPE} {}", promised.as_str());
@@ -149,17 +142,13 @@ fn kept(parts: &[Option<(u64, Checksum)>], upload: &str, promised: Option<Promis
     }
 }
 
-fn reply(
-    (bucket, key, _): Place<'_>,
-    info: &ObjectInfo,
-    address: String,
-) -> S3Response<CompleteMultipartUploadOutput> {
+fn answer(call: &Call, info: &ObjectInfo, address: String) -> S3Result<Answer> {
     let sums = checks::told(info.crc32c, &info.attributes);
-    S3Response::new(CompleteMultipartUploadOutput {
+    reply::xml(&CompleteMultipartUploadOutput {
         e_tag: Some(etag(info.etag)),
         location: Some(address),
-        bucket: Some(bucket.to_owned()),
-        key: Some(readable(key.to_owned())),
+        bucket: Some(call.bucket.clone()),
+        key: Some(readable(call.key.clone())),
         checksum_type: sums.checksum_type,
         checksum_crc32: sums.checksum_crc32,
         checksum_crc32c: sums.checksum_crc32c,
@@ -170,15 +159,29 @@ fn reply(
     })
 }
 
+/// The checksums of the whole that a client has.
+fn announced(call: &Call) -> S3Result<Checksum> {
+    let text = |at: usize| Ok::<_, S3Error>(call.header(KINDS[at])?.map(str::to_owned));
+    Ok(Checksum {
+        checksum_crc32: text(0)?,
+        checksum_crc32c: text(1)?,
+        checksum_crc64nvme: text(2)?,
+        checksum_sha1: text(3)?,
+        checksum_sha256: text(4)?,
+        ..Checksum::default()
+    })
+}
+
 impl Endpoint {
     /// Sizes and checksums of the parts that are meant; `None`: it is not there so.
     fn there(
         inside: &Inside,
-        (bucket, key, upload): Place<'_>,
+        call: &Call,
         meant: &[Meant],
     ) -> Result<Vec<Option<(u64, Checksum)>>, ObjectError> {
         let all = usize::from(MAX_PART_NUMBER);
-        let page = inside.objects.parts(bucket, key, upload, (0, all))?;
+        let (bucket, key) = call.place();
+        let page = inside.objects.parts(bucket, key, call.upload(), (0, all))?;
         let parts = page.parts.into_iter();
         let parts: HashMap<u16, PartInfo> = parts.map(|info| (info.number, info)).collect();
         let find = |part: &Meant| {
@@ -193,75 +196,63 @@ impl Endpoint {
     ///
     /// # Errors
     /// `failure`: there is none.
-    async fn again(
-        &self,
-        (ctx, inside): (Ctx<'_>, &Inside),
-        place: Place<'_>,
+    async fn completed(
+        inside: &Inside,
+        call: &Call,
         (whole, address, failure): (ETag, String, ObjectError),
-    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+    ) -> S3Result<Answer> {
+        let (bucket, key) = call.place();
+        let is_of = |(name, id): &(String, String)| name == UPLOAD && id == call.upload();
         if let ObjectError::NoSuchUpload { .. } = failure
-            && let Ok(info) = inside.objects.head(ctx, place.0, place.1).await
+            && let Ok(info) = inside.objects.head(call.scope.context(), bucket, key).await
             && info.etag == whole
-            && (info.attributes.iter()).any(|(name, id)| name == UPLOAD && id == place.2)
+            && info.attributes.iter().any(is_of)
         {
-            return Ok(reply(place, &info, address));
+            return answer(call, &info, address);
         }
         Err(inside.failed(failure))
     }
 
-    pub(super) async fn complete(
-        &self,
-        request: S3Request<CompleteMultipartUploadInput>,
-    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let condition = put::condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
-        let address = self.address(&request.headers, (&input.bucket, &input.key));
-        let inside = self.enter(&asked, &input.bucket)?;
-        let (ctx, place) = (
-            asked.scope.context(),
-            (&*input.bucket, &*input.key, &*input.upload_id),
-        );
-        let meant = match parts(input.multipart_upload) {
+    pub(super) async fn complete(&self, call: &Call) -> S3Result<Answer> {
+        let given: Option<CompletedMultipartUpload> = call.read()?;
+        let condition = put::condition(call)?;
+        let address = self.address(&call.headers, call.place());
+        let inside = self.enter(call, &call.bucket)?;
+        let meant = match parts(given) {
             Ok(meant) => meant,
             // That there is no such upload is said before what is wrong with its parts.
-            Err(wrong) => return self.promised(&inside, place).and(Err(wrong)),
+            Err(wrong) => return Self::promised(&inside, call).and(Err(wrong)),
         };
         let whole = of_parts(&meant);
-        let lost = |failure| self.again((ctx, &inside), place, (whole, address.clone(), failure));
-        let there = match Self::there(&inside, place, &meant) {
+        let lost = |failure| Self::completed(&inside, call, (whole, address.clone(), failure));
+        let there = match Self::there(&inside, call, &meant) {
             Ok(there) => there,
             Err(failure) => return lost(failure).await,
         };
         let size: u64 = there.iter().flatten().map(|(size, _)| size).sum();
-        if let Some(announced) = input.mpu_object_size.filter(|it| *it != signed(size)) {
-            let why = format!("the parts have {size} bytes, x-amz-mp-object-size is {announced}");
+        let wanted = call.parsed::<u64>("x-amz-mp-object-size")?;
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != size) {
+            let why = format!("the parts have {size} bytes, x-amz-mp-object-size is {wanted}");
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
         }
         check_parts(&meant, &there)?;
         // It may have ended since; then there is nothing to keep, and the commit says so.
-        let promised = self.promised(&inside, place).unwrap_or_default();
-        check_type(input.checksum_type.as_ref(), promised)?;
+        let promised = Self::promised(&inside, call).unwrap_or_default();
+        check_type(call.header(TYPE)?, promised)?;
         if there.iter().all(Option::is_some) {
-            let announced = Checksum {
-                checksum_crc32: input.checksum_crc32,
-                checksum_crc32c: input.checksum_crc32c,
-                checksum_crc64nvme: input.checksum_crc64nvme,
-                checksum_sha1: input.checksum_sha1,
-                checksum_sha256: input.checksum_sha256,
-                ..Checksum::default()
-            };
-            check_whole(&announced, &there)?;
+            check_whole(&announced(call)?, &there)?;
         }
         let commit = CommitInfo {
             etag: whole,
             condition,
-            ..kept(&there, place.2, promised)
+            ..kept(&there, call.upload(), promised)
         };
         let numbers: Vec<(u16, ETag)> = meant.iter().map(|it| (it.number, it.etag)).collect();
+        let (ctx, (bucket, key)) = (call.scope.context(), call.place());
+        let place = (bucket, key, call.upload());
         let completed = inside.objects.complete(ctx, place, &numbers, commit).await;
         match completed {
-            Ok(committed) => Ok(reply(place, &committed.info, address)),
+            Ok(committed) => answer(call, &committed.info, address),
             Err(failure) => lost(failure).await,
         }
     }

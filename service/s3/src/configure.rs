@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use lumpscope_objects::{ObjectError, Setting};
 use s3s::dto::{
-    BucketLifecycleConfiguration, CORSConfiguration, DeleteBucketCorsInput, DeleteBucketCorsOutput,
-    DeleteBucketLifecycleInput, DeleteBucketLifecycleOutput, GetBucketCorsInput,
-    GetBucketCorsOutput, GetBucketLifecycleConfigurationInput,
-    GetBucketLifecycleConfigurationOutput, PutBucketCorsInput, PutBucketCorsOutput,
-    PutBucketLifecycleConfigurationInput, PutBucketLifecycleConfigurationOutput,
+    BucketLifecycleConfiguration, CORSConfiguration, GetBucketCorsOutput,
+    GetBucketLifecycleConfigurationOutput,
 };
-use s3s::xml::{Deserialize, Serialize, Serializer};
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::xml::{Deserialize, Serialize};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::access::{Asked, Document};
+use super::call::Call;
 use super::endpoint::Endpoint;
+use super::reply::{self, Answer};
 use super::settings::read;
+use super::unset::none;
 use super::{cors, lifecycle, xml};
 
 /// A document as it is kept.
@@ -23,10 +23,8 @@ use super::{cors, lifecycle, xml};
 /// # Errors
 /// `InternalError`.
 fn text_of<T: Serialize>(document: &T) -> S3Result<String> {
-    let mut bytes = Vec::new();
-    let written = document.serialize(&mut Serializer::new(&mut bytes));
-    let text = written.ok().and_then(|()| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
+    let text = String::from_utf8(reply::document(document, false)?);
+    text.map_err(|_| S3Error::new(S3ErrorCode::InternalError))
 }
 
 /// Refuses a document that has more than this service has read: a rule of which a filter is not
@@ -34,10 +32,7 @@ fn text_of<T: Serialize>(document: &T) -> S3Result<String> {
 ///
 /// # Errors
 /// `MalformedXML`.
-fn check_known(read: &str, given: Option<&Document>) -> S3Result<()> {
-    let Some(Document(given)) = given else {
-        return Ok(());
-    };
+fn check_known(read: &str, given: &[u8]) -> S3Result<()> {
     let (given, read) = (xml::elements(given)?, xml::elements(read.as_bytes())?);
     let mut differ = given
         .iter()
@@ -49,38 +44,24 @@ fn check_known(read: &str, given: Option<&Document>) -> S3Result<()> {
     Err(S3Error::with_message(S3ErrorCode::MalformedXML, why))
 }
 
-fn none(code: S3ErrorCode) -> S3Error {
-    let mut error = S3Error::with_message(code, "the bucket has none");
-    error.set_status_code(http::StatusCode::NOT_FOUND);
-    error
-}
-
 impl Endpoint {
     /// A setting as it was put.
-    fn told<I, T: for<'text> Deserialize<'text>>(
+    fn setting<T: for<'text> Deserialize<'text>>(
         &self,
-        request: &S3Request<I>,
-        (bucket, setting): (&str, Setting),
-        missing: S3ErrorCode,
+        call: &Call,
+        (setting, missing): (Setting, S3ErrorCode),
     ) -> S3Result<T> {
-        let asked = Asked::of(request)?;
-        let inside = self.enter(&asked, bucket)?;
-        let found = inside.objects.setting(bucket, setting);
+        let inside = self.enter(call, &call.bucket)?;
+        let found = inside.objects.setting(&call.bucket, setting);
         let found = found.map_err(|failure| inside.failed(failure))?;
         let text = found.ok_or_else(|| none(missing))?;
         read(&text).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
     }
 
-    async fn set<I>(
-        &self,
-        request: &S3Request<I>,
-        (bucket, setting): (&str, Setting),
-        text: Option<Arc<str>>,
-    ) -> S3Result<()> {
-        let asked = Asked::of(request)?;
-        let inside = self.enter(&asked, bucket)?;
-        let ctx = asked.scope.context();
-        let set = inside.objects.set(ctx, bucket, (setting, text)).await;
+    async fn set(&self, call: &Call, (setting, text): (Setting, Option<String>)) -> S3Result<()> {
+        let inside = self.enter(call, &call.bucket)?;
+        let (ctx, text) = (call.scope.context(), text.map(Arc::from));
+        let set = inside.objects.set(ctx, &call.bucket, (setting, text)).await;
         set.map_err(|failure| match failure {
             ObjectError::TooLarge { got, max, .. } => {
                 let why = format!("the document has {got} bytes when it is kept, of at most {max}");
@@ -90,78 +71,52 @@ impl Endpoint {
         })
     }
 
-    pub(super) fn get_cors(
-        &self,
-        request: S3Request<GetBucketCorsInput>,
-    ) -> S3Result<S3Response<GetBucketCorsOutput>> {
-        let place = (&*request.input.bucket, Setting::Cors);
+    pub(super) fn get_cors(&self, call: &Call) -> S3Result<Answer> {
         let missing = S3ErrorCode::NoSuchCORSConfiguration;
-        let told: CORSConfiguration = self.told(&request, place, missing)?;
-        Ok(S3Response::new(GetBucketCorsOutput {
+        let told: CORSConfiguration = self.setting(call, (Setting::Cors, missing))?;
+        reply::xml(&GetBucketCorsOutput {
             cors_rules: Some(told.cors_rules),
-        }))
+        })
     }
 
-    pub(super) async fn put_cors(
-        &self,
-        request: S3Request<PutBucketCorsInput>,
-    ) -> S3Result<S3Response<PutBucketCorsOutput>> {
-        let configuration = &request.input.cors_configuration;
-        let text = text_of(configuration)?;
-        check_known(&text, request.extensions.get())?;
-        cors::check(configuration)?;
-        let place = (&*request.input.bucket, Setting::Cors);
-        self.set(&request, place, Some(text.into())).await?;
-        Ok(S3Response::new(PutBucketCorsOutput::default()))
+    pub(super) async fn put_cors(&self, call: &Call) -> S3Result<Answer> {
+        let configuration: CORSConfiguration = call.need()?;
+        let text = text_of(&configuration)?;
+        check_known(&text, &call.document)?;
+        cors::check(&configuration)?;
+        self.set(call, (Setting::Cors, Some(text))).await?;
+        Ok(reply::empty(StatusCode::OK))
     }
 
-    pub(super) async fn delete_cors(
-        &self,
-        request: S3Request<DeleteBucketCorsInput>,
-    ) -> S3Result<S3Response<DeleteBucketCorsOutput>> {
-        let place = (&*request.input.bucket, Setting::Cors);
-        self.set(&request, place, None).await?;
-        Ok(S3Response::new(DeleteBucketCorsOutput::default()))
+    pub(super) async fn delete_cors(&self, call: &Call) -> S3Result<Answer> {
+        self.set(call, (Setting::Cors, None)).await?;
+        Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 
-    pub(super) fn get_lifecycle(
-        &self,
-        request: S3Request<GetBucketLifecycleConfigurationInput>,
-    ) -> S3Result<S3Response<GetBucketLifecycleConfigurationOutput>> {
-        let place = (&*request.input.bucket, Setting::Lifecycle);
+    pub(super) fn get_lifecycle(&self, call: &Call) -> S3Result<Answer> {
         let missing = S3ErrorCode::NoSuchLifecycleConfiguration;
-        let told: BucketLifecycleConfiguration = self.told(&request, place, missing)?;
-        Ok(S3Response::new(GetBucketLifecycleConfigurationOutput {
+        let told: BucketLifecycleConfiguration =
+            self.setting(call, (Setting::Lifecycle, missing))?;
+        reply::xml(&GetBucketLifecycleConfigurationOutput {
             rules: Some(told.rules),
             ..GetBucketLifecycleConfigurationOutput::default()
-        }))
+        })
     }
 
-    pub(super) async fn put_lifecycle(
-        &self,
-        mut request: S3Request<PutBucketLifecycleConfigurationInput>,
-    ) -> S3Result<S3Response<PutBucketLifecycleConfigurationOutput>> {
-        let given = request.input.lifecycle_configuration.take();
-        let missing = || S3Error::new(S3ErrorCode::MalformedXML);
-        let mut configuration = given.ok_or_else(missing)?;
-        check_known(&text_of(&configuration)?, request.extensions.get())?;
+    pub(super) async fn put_lifecycle(&self, call: &Call) -> S3Result<Answer> {
+        let mut configuration: BucketLifecycleConfiguration = call.need()?;
+        check_known(&text_of(&configuration)?, &call.document)?;
         lifecycle::rules(&configuration)?;
         lifecycle::name(&mut configuration.rules);
         let text = text_of(&configuration)?;
-        let place = (&*request.input.bucket, Setting::Lifecycle);
-        self.set(&request, place, Some(text.into())).await?;
+        self.set(call, (Setting::Lifecycle, Some(text))).await?;
         // Somebody may be waiting to see what it does.
         self.look.notify_one();
-        let output = PutBucketLifecycleConfigurationOutput::default();
-        Ok(S3Response::new(output))
+        Ok(reply::empty(StatusCode::OK))
     }
 
-    pub(super) async fn delete_lifecycle(
-        &self,
-        request: S3Request<DeleteBucketLifecycleInput>,
-    ) -> S3Result<S3Response<DeleteBucketLifecycleOutput>> {
-        let place = (&*request.input.bucket, Setting::Lifecycle);
-        self.set(&request, place, None).await?;
-        Ok(S3Response::new(DeleteBucketLifecycleOutput::default()))
+    pub(super) async fn delete_lifecycle(&self, call: &Call) -> S3Result<Answer> {
+        self.set(call, (Setting::Lifecycle, None)).await?;
+        Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 }

@@ -1,67 +1,56 @@
 //! Copying an object, or a range of one into a part: through memory, piece by piece.
 
-use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use lumpscope_objects::{CommitInfo, Condition, Ctx, ObjectInfo, PartCommit, PutInfo, Reader};
-use s3s::dto::{
-    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, CopySource, ETagCondition,
-    MetadataDirective, Range, UploadPartCopyInput, UploadPartCopyOutput,
-};
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use http::HeaderMap;
+use lumpscope_objects::{CommitInfo, Ctx, ObjectInfo, PartCommit, Reader};
+use s3s::dto::{CopyObjectResult, CopyPartResult, CopySource, MetadataDirective, Range};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::access::Asked;
-use super::attributes::{put_info, timestamp};
+use super::attributes::timestamp;
+use super::call::{Call, wrong};
 use super::checks::{Checked, Checks};
-use super::endpoint::{Endpoint, etag, no_version};
+use super::endpoint::{EXPIRATION, Endpoint, etag, no_version};
 use super::get::Conditions;
 use super::inside::Inside;
 use super::put::Sink;
-use super::whole::Promised;
+use super::reply::{self, Answer};
+use super::whole::{ALGORITHM, Promised};
 use super::{attributes, multipart, put, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
-
-/// Conditions on the source of a copy, taken out of its input.
-macro_rules! source_conditions {
-    ($input:expr) => {
-        Conditions {
-            matches: $input.copy_source_if_match.take(),
-            none_match: $input.copy_source_if_none_match.take(),
-            modified_since: $input.copy_source_if_modified_since.take(),
-            unmodified_since: $input.copy_source_if_unmodified_since.take(),
-        }
-    };
-}
 
 /// Source of a copy.
 struct Source {
     inside: Inside,
     reader: Reader,
     info: ObjectInfo,
-    bucket: String,
-    key: String,
+    place: (String, String),
 }
 
 impl Endpoint {
     /// Finds the source of a copy, which the caller may read and the conditions hold for.
-    async fn source(
-        &self,
-        asked: &Asked,
-        source: &CopySource,
-        conditions: &Conditions,
-    ) -> S3Result<Source> {
+    async fn source(&self, call: &Call) -> S3Result<Source> {
+        let named = call.header("x-amz-copy-source")?.unwrap_or_default();
+        let parsed = CopySource::parse(named);
+        let parsed = parsed.map_err(|error| wrong(format!("x-amz-copy-source: {error}")))?;
         let CopySource::Bucket {
             bucket,
             key,
             version_id,
-        } = source
+        } = parsed
         else {
             let why = "a copy has a source BUCKET/KEY";
             return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
         };
-        no_version(version_id.as_deref().map(str::to_owned))?;
-        asked.check(Access::Read, bucket, key)?;
-        let inside = self.enter(asked, bucket)?;
-        let read = inside.objects.read(asked.scope.context(), bucket, key);
+        let conditions = Conditions {
+            matches: call.tag("x-amz-copy-source-if-match")?,
+            none_match: call.tag("x-amz-copy-source-if-none-match")?,
+            modified_since: call.date("x-amz-copy-source-if-modified-since")?,
+            unmodified_since: call.date("x-amz-copy-source-if-unmodified-since")?,
+        };
+        no_version(version_id.as_deref())?;
+        call.check(Access::Read, &bucket, &key)?;
+        let inside = self.enter(call, &bucket)?;
+        let read = inside.objects.read(call.scope.context(), &bucket, &key);
         let reader = read.await.map_err(|failure| inside.failed(failure))?;
         let info = reader.info().clone();
         // Of a copy, both kinds of conditions that fail are called the same.
@@ -72,8 +61,7 @@ impl Endpoint {
             inside,
             reader,
             info,
-            bucket: bucket.to_string(),
-            key: key.to_string(),
+            place: (bucket.to_string(), key.to_string()),
         })
     }
 
@@ -96,49 +84,37 @@ impl Endpoint {
         checks.finish(None)
     }
 
-    pub(super) async fn copy(
-        &self,
-        request: S3Request<CopyObjectInput>,
-    ) -> S3Result<S3Response<CopyObjectOutput>> {
-        let asked = Asked::of(&request)?;
-        let condition = destination(&request.headers)?;
-        let mut input = request.input;
-        let conditions = source_conditions!(input);
-        let source = self.source(&asked, &input.copy_source, &conditions);
-        let mut from = source.await?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let replaces = match input
-            .metadata_directive
-            .as_ref()
-            .map(MetadataDirective::as_str)
-        {
-            None | Some("" | MetadataDirective::COPY) => false,
+    pub(super) async fn copy(&self, call: &Call) -> S3Result<Answer> {
+        let condition = put::condition(call)?;
+        let mut from = self.source(call).await?;
+        let inside = self.enter(call, &call.bucket)?;
+        let replaces = match call.header("x-amz-metadata-directive")? {
+            None | Some(MetadataDirective::COPY) => false,
             Some(MetadataDirective::REPLACE) => true,
-            Some(_) => {
-                let why = "x-amz-metadata-directive is COPY or REPLACE";
-                return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, why));
-            }
+            Some(_) => return Err(wrong("x-amz-metadata-directive is COPY or REPLACE")),
         };
-        if !replaces && (&from.bucket, &from.key) == (&input.bucket, &input.key) {
+        if !replaces && (&*from.place.0, &*from.place.1) == call.place() {
             let why = "an object is copied onto itself only with metadata that replaces the old";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
         }
-        let (ctx, len) = (asked.scope.context(), from.info.size);
+        let (ctx, len) = (call.scope.context(), from.info.size);
         let mut info = match replaces {
-            true => put_info!(input, Some(len), &request.extensions),
-            false => kept(&from.info),
+            true => attributes::put_info(call, Some(len))?,
+            false => attributes::of_copy(&from.info),
         };
-        let directive = input.tagging_directive.as_ref();
-        let tags = tags::of_copy(&from.info, directive, input.tagging.as_deref())?;
-        info.attributes.extend(tags);
+        let given = (
+            call.header("x-amz-tagging-directive")?,
+            call.header("x-amz-tagging")?,
+        );
+        info.attributes.extend(tags::of_copy(&from.info, given)?);
         let memory = self
-            .whole_room(&inside, &asked, len.min(self.max_body))
+            .whole_room(&inside, call, len.min(self.max_body))
             .await?;
-        let begun = inside.objects.begin(&input.bucket, &input.key, info);
+        let begun = inside.objects.begin(&call.bucket, &call.key, info);
         let mut writer = begun.map_err(|failure| inside.failed(failure))?;
-        let kind = Promised::of(input.checksum_algorithm.as_ref(), None)?.map(|it| it.kind);
+        let kind = Promised::of(call.header(ALGORITHM)?, None)?.map(|it| it.kind);
         let copied = Self::pour(ctx, (&mut from, kind), (&inside, &mut writer)).await?;
-        asked.scope.add_bytes(len);
+        call.scope.add_bytes(len);
         let commit = CommitInfo {
             etag: copied.etag,
             crc32c: copied.crc32c,
@@ -149,50 +125,41 @@ impl Endpoint {
         let committed = committed.map_err(|failure| inside.failed(failure))?;
         drop(memory);
         let sums = copied.checksum;
-        Ok(S3Response::new(CopyObjectOutput {
-            copy_object_result: Some(CopyObjectResult {
-                checksum_crc32: sums.checksum_crc32,
-                checksum_crc32c: sums.checksum_crc32c,
-                checksum_crc64nvme: sums.checksum_crc64nvme,
-                checksum_sha1: sums.checksum_sha1,
-                checksum_sha256: sums.checksum_sha256,
-                e_tag: Some(etag(committed.info.etag)),
-                last_modified: Some(timestamp(committed.info.modified_ms)),
-                ..CopyObjectResult::default()
-            }),
-            expiration: self.ends(&inside, (&input.bucket, &input.key), &committed.info),
-            ..CopyObjectOutput::default()
-        }))
+        let mut answer = reply::xml(&CopyObjectResult {
+            checksum_crc32: sums.checksum_crc32,
+            checksum_crc32c: sums.checksum_crc32c,
+            checksum_crc64nvme: sums.checksum_crc64nvme,
+            checksum_sha1: sums.checksum_sha1,
+            checksum_sha256: sums.checksum_sha256,
+            e_tag: Some(etag(committed.info.etag)),
+            last_modified: Some(timestamp(committed.info.modified_ms)),
+            ..CopyObjectResult::default()
+        })?;
+        let ends = self.ends(&inside, call.place(), &committed.info);
+        reply::set(&mut answer, EXPIRATION, ends);
+        Ok(answer)
     }
 
-    pub(super) async fn copy_part(
-        &self,
-        request: S3Request<UploadPartCopyInput>,
-    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-        let asked = Asked::of(&request)?;
-        let mut input = request.input;
-        let number = multipart::number(input.part_number)?;
-        let conditions = source_conditions!(input);
-        let source = self.source(&asked, &input.copy_source, &conditions);
-        let mut from = source.await?;
-        let inside = self.enter(&asked, &input.bucket)?;
+    pub(super) async fn copy_part(&self, call: &Call) -> S3Result<Answer> {
+        let number = multipart::number(call.number("partNumber")?)?;
+        let mut from = self.source(call).await?;
+        let inside = self.enter(call, &call.bucket)?;
         let mut len = from.info.size;
-        if let Some(text) = input.copy_source_range.as_deref().filter(|t| !t.is_empty()) {
+        if let Some(text) = call.header("x-amz-copy-source-range")? {
             let range = range(text, len)?;
             len = range.end - range.start;
             let selected = from.reader.select(range);
             selected.map_err(|failure| from.inside.failed(failure))?;
         }
-        let memory = self.whole_room(&inside, &asked, len).await?;
-        let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
-        let promised = self.promised(&inside, (bucket, key, upload))?;
-        let objects = &inside.objects;
-        let begun = objects.upload_part(bucket, key, upload, number, Some(len));
+        let memory = self.whole_room(&inside, call, len).await?;
+        let promised = Self::promised(&inside, call)?;
+        let (objects, (bucket, key)) = (&inside.objects, call.place());
+        let begun = objects.upload_part(bucket, key, call.upload(), number, Some(len));
         let mut writer = begun.map_err(|failure| inside.failed(failure))?;
-        let ctx = asked.scope.context();
+        let ctx = call.scope.context();
         let source = (&mut from, promised.map(|it| it.kind));
         let copied = Self::pour(ctx, source, (&inside, &mut writer)).await?;
-        asked.scope.add_bytes(len);
+        call.scope.add_bytes(len);
         let commit = PartCommit {
             md5: copied.etag.md5,
             crc32c: copied.crc32c,
@@ -202,55 +169,26 @@ impl Endpoint {
         let info = committed.map_err(|failure| inside.failed(failure))?;
         drop(memory);
         let sums = copied.checksum;
-        Ok(S3Response::new(UploadPartCopyOutput {
-            copy_part_result: Some(CopyPartResult {
-                checksum_crc32: sums.checksum_crc32,
-                checksum_crc32c: sums.checksum_crc32c,
-                checksum_crc64nvme: sums.checksum_crc64nvme,
-                checksum_sha1: sums.checksum_sha1,
-                checksum_sha256: sums.checksum_sha256,
-                e_tag: Some(multipart::part_etag(&info)),
-                last_modified: Some(timestamp(info.modified_ms)),
-            }),
-            ..UploadPartCopyOutput::default()
-        }))
+        reply::xml(&CopyPartResult {
+            checksum_crc32: sums.checksum_crc32,
+            checksum_crc32c: sums.checksum_crc32c,
+            checksum_crc64nvme: sums.checksum_crc64nvme,
+            checksum_sha1: sums.checksum_sha1,
+            checksum_sha256: sums.checksum_sha256,
+            e_tag: Some(etag(info.etag)),
+            last_modified: Some(timestamp(info.modified_ms)),
+        })
     }
 }
 
 /// The range of a source: both ends are given, and within it.
 fn range(text: &str, size: u64) -> S3Result<std::ops::Range<u64>> {
-    let wrong = || {
-        let why = "the range of a source is bytes=FIRST-LAST, within it";
-        S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-    };
-    match Range::parse(text).map_err(|_| wrong())? {
+    let outside = || wrong("the range of a source is bytes=FIRST-LAST, within it");
+    match Range::parse(text).map_err(|_| outside())? {
         Range::Int {
             first,
             last: Some(last),
         } if last < size => Ok(first..last + 1),
-        _ => Err(wrong()),
-    }
-}
-
-/// Conditions on the destination of a copy; s3s does not read them.
-fn destination(headers: &HeaderMap) -> S3Result<Condition> {
-    let read = |name: HeaderName| {
-        let given = headers.get(&name).filter(|value| !value.is_empty());
-        let parsed = given.map(|value| ETagCondition::parse_http_header(value.as_bytes()));
-        parsed.transpose().map_err(|_| {
-            let why = format!("{name} is an ETag or *");
-            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-        })
-    };
-    let (matches, none_match) = (read(IF_MATCH)?, read(IF_NONE_MATCH)?);
-    put::condition(matches.as_ref(), none_match.as_ref())
-}
-
-fn kept(info: &ObjectInfo) -> PutInfo {
-    PutInfo {
-        content_type: info.content_type.clone(),
-        metadata: info.metadata.clone(),
-        attributes: attributes::of(attributes::back(&info.attributes)),
-        size: Some(info.size),
+        _ => Err(outside()),
     }
 }

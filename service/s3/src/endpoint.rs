@@ -3,24 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::HOST;
+use http::{HeaderMap, HeaderName};
 use lumpscope_objects::{Bucket, ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo};
 use percent_encoding::utf8_percent_encode;
 use s3s::dto::{ETag as ETagDto, ETagCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use tokio::sync::Notify;
 
-use super::access::Asked;
 use super::body::MAX_HELD;
+use super::call::Call;
 use super::inside::{Inside, unavailable};
 use super::memory::{begin, cover};
 use super::settings::Settings;
 use super::xml::PLAIN;
-use super::{error, lifecycle};
+use super::{error, hosts, lifecycle};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::{Bodies, Body};
 use lumpscope_server::stores::Stores;
+
+/// When an object expires.
+pub(super) const EXPIRATION: HeaderName = HeaderName::from_static("x-amz-expiration");
 
 /// Pieces of an object that a writer keeps in memory: one is filled, one is on its way.
 const PIECES: u64 = 2;
@@ -46,6 +49,8 @@ pub(super) struct Endpoint {
     pub(super) stores: Stores,
     /// The only store that S3 serves; `None`: each store of the service.
     pub(super) only: Option<String>,
+    /// Names that the endpoint is reached by, alone or behind a bucket.
+    pub(super) domains: Arc<[String]>,
     /// Held by whoever makes a bucket.
     pub(super) creating: Arc<tokio::sync::Mutex<()>>,
     pub(super) put_memory: Bodies,
@@ -112,8 +117,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Self::place`]; `ServiceUnavailable`: the store takes no requests.
-    pub(super) fn enter(&self, asked: &Asked, bucket: &str) -> S3Result<Inside> {
-        asked.inside(self.place(bucket)?)
+    pub(super) fn enter(&self, call: &Call, bucket: &str) -> S3Result<Inside> {
+        call.inside(self.place(bucket)?)
     }
 
     /// Enters the store for a bucket that is to be made: the one that has it already, the one that
@@ -123,13 +128,13 @@ impl Endpoint {
     /// As [`Self::enter`], but for `NoSuchBucket`.
     pub(super) fn enter_new(
         &self,
-        asked: &Asked,
+        call: &Call,
         bucket: &str,
         wanted: Option<&str>,
     ) -> S3Result<Inside> {
         match self.place(bucket) {
             Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => {}
-            placed => return asked.inside(placed?),
+            placed => return call.inside(placed?),
         }
         let served = self.served();
         let named = served.iter().find(|it| wanted == Some(&*it.named.name));
@@ -140,18 +145,18 @@ impl Endpoint {
         };
         let chosen = named.or_else(roomy).cloned();
         let none = || unavailable("no store takes a new bucket now".to_owned());
-        asked.inside(chosen.ok_or_else(none)?)
+        call.inside(chosen.ok_or_else(none)?)
     }
 
     /// The buckets of all stores, by name.
     ///
     /// # Errors
     /// `ServiceUnavailable`: no store takes requests.
-    pub(super) fn all_buckets(&self, asked: &Asked) -> S3Result<Vec<Bucket>> {
+    pub(super) fn all_buckets(&self, call: &Call) -> S3Result<Vec<Bucket>> {
         let (mut buckets, mut refused) = (Vec::new(), None);
         let mut none = true;
         for inside in self.served() {
-            match asked.inside(inside) {
+            match call.inside(inside) {
                 Ok(inside) => {
                     none = false;
                     buckets.extend(inside.objects.buckets());
@@ -182,12 +187,25 @@ impl Endpoint {
         lifecycle::told(&rules, key, info)
     }
 
+    /// The bucket in the host name of a request; `None`: the path has it.
+    ///
+    /// # Errors
+    /// As [`hosts::bucket`].
+    pub(super) fn bucket_of_host(&self, headers: &HeaderMap) -> S3Result<Option<String>> {
+        let is_bucket = |name: &str| self.served().iter().any(|inside| inside.has(name));
+        hosts::bucket(&self.domains, headers, is_bucket)
+    }
+
     /// The address of an object, as the client knows this service.
     pub(super) fn address(&self, headers: &HeaderMap, (bucket, key): (&str, &str)) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let begin = host.map(|host| format!("{}://{host}", self.scheme));
         let key = utf8_percent_encode(key, PLAIN);
-        format!("{}/{bucket}/{key}", begin.unwrap_or_default())
+        let begin = begin.unwrap_or_default();
+        match self.bucket_of_host(headers) {
+            Ok(Some(_)) => format!("{begin}/{key}"),
+            _ => format!("{begin}/{bucket}/{key}"),
+        }
     }
 
     /// Waits for memory for the first bytes of a body of at most `len` bytes.
@@ -197,7 +215,7 @@ impl Endpoint {
     pub(super) async fn room(
         &self,
         inside: &Inside,
-        asked: &Asked,
+        call: &Call,
         len: u64,
         holds: Holds,
     ) -> S3Result<Room> {
@@ -218,7 +236,7 @@ impl Endpoint {
         };
         let wanted = piece_memory.saturating_mul(pieces).saturating_add(held);
         let wait = self.memory_wait;
-        let memory = begin(&self.put_memory, asked.scope.payer(), wanted, wait).await?;
+        let memory = begin(&self.put_memory, call.scope.payer(), wanted, wait).await?;
         let chunk = match memory.is_whole() {
             true => held,
             false => held.min(CHUNK_STEP),
@@ -243,10 +261,10 @@ impl Endpoint {
     pub(super) async fn whole_room(
         &self,
         inside: &Inside,
-        asked: &Asked,
+        call: &Call,
         len: u64,
     ) -> S3Result<Room> {
-        let mut room = self.room(inside, asked, len, Holds::Nothing).await?;
+        let mut room = self.room(inside, call, len, Holds::Nothing).await?;
         room.cover(len).await?;
         Ok(room)
     }
@@ -304,6 +322,11 @@ pub(super) fn etag(etag: ETag) -> ETagDto {
     ETagDto::Strong(etag.to_string())
 }
 
+/// An `ETag` as a header has it.
+pub(super) fn quoted(etag: ETag) -> String {
+    format!("\"{etag}\"")
+}
+
 /// True: the condition names this `ETag`, or any.
 pub(super) fn names(condition: &ETagCondition, etag: ETag) -> bool {
     condition
@@ -320,17 +343,12 @@ pub(super) fn signed(bytes: u64) -> i64 {
 ///
 /// # Errors
 /// `NoSuchVersion`.
-pub(super) fn no_version(version: Option<String>) -> S3Result<()> {
-    match given(version).as_deref() {
-        None | Some("null") => Ok(()),
+pub(super) fn no_version(version: Option<&str>) -> S3Result<()> {
+    match version {
+        None | Some("" | "null") => Ok(()),
         Some(_) => Err(S3Error::with_message(
             S3ErrorCode::NoSuchVersion,
             "there are no versions: leave versionId out",
         )),
     }
-}
-
-/// Empty counts as absent.
-pub(super) fn given(value: Option<String>) -> Option<String> {
-    value.filter(|text| !text.is_empty())
 }

@@ -1,16 +1,22 @@
 //! Errors in the words of S3.
 
+use std::io::Write;
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use lumpscope_engine::Error;
 use lumpscope_objects::{Limited, ObjectError};
+use s3s::xml::{SerResult, Serialize, Serializer};
 use s3s::{S3Error, S3ErrorCode};
 use tonic::Code;
 
 use super::MAX_XML;
 use super::body::Fault;
+use super::reply::{self, Answer};
+use super::serve::BUCKET_REGION;
+use super::signed::REGION;
+use super::xml;
 use lumpscope_server::log_rate::LogRate;
 use lumpscope_server::refusal::Refusal;
 
@@ -18,6 +24,73 @@ use lumpscope_server::refusal::Refusal;
 static FAILURES: LogRate = LogRate::new();
 /// Of objects whose bytes or descriptions are damaged.
 pub(super) static DAMAGE: LogRate = LogRate::new();
+
+/// The document of an error.
+struct Document<'a> {
+    error: &'a S3Error,
+    id: u64,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<W: Write>(&self, writer: &mut Serializer<W>) -> SerResult {
+        let Self { error, id } = self;
+        writer.element("Error", |writer| {
+            writer.content("Code", error.code().as_str())?;
+            let why = error
+                .message()
+                .unwrap_or("the service refuses this request");
+            writer.content("Message", printable(why).as_str())?;
+            if has_region(error) {
+                writer.content("Region", REGION)?;
+            }
+            writer.content("RequestId", id.to_string().as_str())
+        })
+    }
+}
+
+/// True: clients take the region from the answer and ask again.
+fn has_region(error: &S3Error) -> bool {
+    *error.code() == S3ErrorCode::AuthorizationHeaderMalformed
+}
+
+/// An error as an answer, with the id of its request.
+pub(super) fn answer(error: &S3Error, id: u64) -> Answer {
+    let status = error.status_code();
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let document = reply::xml(&Document { error, id }).ok();
+    // An answer that nothing has changed has no body.
+    let document = document.filter(|_| status != StatusCode::NOT_MODIFIED);
+    let mut answer = document.unwrap_or_else(|| reply::empty(status));
+    *answer.status_mut() = status;
+    if has_region(error) {
+        // A HEAD has no body to tell it in.
+        reply::set(&mut answer, BUCKET_REGION, Some(REGION));
+    }
+    let headers = error.headers().cloned();
+    answer.headers_mut().extend(headers.unwrap_or_default());
+    answer
+}
+
+/// The error that an answer of s3s tells, which has no message for most.
+pub(super) fn of_s3s(answer: &Answer) -> S3Error {
+    let told = answer.body().bytes().unwrap_or_default();
+    let told = String::from_utf8_lossy(&told);
+    let element = |name: &str| {
+        let (_, rest) = told.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once("</")?.0.to_owned())
+    };
+    let code = element("Code").and_then(|code| code.parse().ok());
+    let code = code.unwrap_or(S3ErrorCode::InternalError);
+    let mut error = S3Error::new(code);
+    if let Some(why) = element("Message") {
+        let why = quick_xml::escape::unescape(&why).map(std::borrow::Cow::into_owned);
+        error.set_message(why.unwrap_or_default());
+    } else if *error.code() == S3ErrorCode::SignatureDoesNotMatch {
+        error.set_message("the signature is not the one of this request and its access key");
+    }
+    error.set_status_code(answer.status());
+    error
+}
 
 /// S3 error for a refusal of the service.
 pub(super) fn refused(refusal: &Refusal) -> S3Error {
@@ -76,7 +149,6 @@ pub(super) fn slow_down(message: String, time: Duration) -> S3Error {
     // Rounded up: who comes back too early is refused again.
     let seconds = u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
     headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     error.set_headers(headers);
     error
 }
@@ -117,10 +189,12 @@ pub(super) fn object(store: &str, error: ObjectError) -> S3Error {
 
 /// A text as a message may have it: XML cannot have every character.
 pub(super) fn printable(text: &str) -> String {
-    let told = text.chars().map(|char| match char.is_control() {
-        true => char.escape_default().to_string(),
-        false => char.to_string(),
-    });
+    let told = text
+        .chars()
+        .map(|char| match char.is_control() || !xml::is_char(char) {
+            true => char.escape_default().to_string(),
+            false => char.to_string(),
+        });
     told.collect()
 }
 

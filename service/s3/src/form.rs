@@ -7,21 +7,21 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body::{Body as _, Frame};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
-use s3s::auth::S3Auth as _;
+use s3s::auth::{Credentials, S3Auth as _};
 use s3s::crypto::{Checksum as _, Sha256};
 use s3s::dto::{PostResponse, Tagging};
 use s3s::post_policy::{PostPolicy, PostPolicyCondition};
-use s3s::service::S3Service;
-use s3s::xml::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-use s3s::{Body, HttpError, S3Error, S3ErrorCode, S3Result, StdError};
+use s3s::xml::{Deserialize as _, Deserializer};
+use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Result, StdError};
 
-use super::access::{Keys, Signed};
 use super::checks::CHECKSUM;
-use super::endpoint::Endpoint;
 use super::error::printable;
+use super::list::readable;
+use super::reply::{self, Answer};
+use super::route::Router;
 use super::xml::PLAIN;
 
 /// Most bytes of a form before its file.
@@ -301,20 +301,12 @@ fn headers(fields: &Fields) -> S3Result<HeaderMap> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within(pub(super) u64, pub(super) u64);
 
-/// Answers to forms.
-#[derive(Clone)]
-pub(super) struct Forms {
-    pub(super) s3: S3Service,
-    pub(super) keys: Keys,
-    pub(super) endpoint: Endpoint,
-}
-
-impl Forms {
+impl Router {
     /// The put that a form means, signed by its policy, and how to answer it.
     ///
     /// # Errors
     /// `AccessDenied`, `MalformedPOSTRequest`, `InvalidPolicyDocument`, `SignatureDoesNotMatch`.
-    pub(super) async fn put(&self, request: Request<Body>) -> S3Result<(Request<Body>, Done)> {
+    async fn put_of_form(&self, request: Request<Body>) -> S3Result<(S3Request<Body>, Done)> {
         let (parts, mut body) = request.into_parts();
         if parts.headers.contains_key(AUTHORIZATION) {
             let why = "a form is signed by its policy, not by a header";
@@ -322,7 +314,14 @@ impl Forms {
         }
         let path = percent_decode_str(parts.uri.path()).decode_utf8();
         let path = path.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
-        let bucket = path.trim_matches('/').to_owned();
+        let path = path.trim_matches('/');
+        let host = self.endpoint.bucket_of_host(&parts.headers)?;
+        let in_host = host.is_some();
+        let bucket = match host {
+            Some(bucket) if path.is_empty() => bucket,
+            Some(_) => String::new(),
+            None => path.to_owned(),
+        };
         if bucket.is_empty() || bucket.contains('/') || parts.uri.query().is_some() {
             return Err(refused(
                 S3ErrorCode::MethodNotAllowed,
@@ -343,7 +342,7 @@ impl Forms {
                 value.clone_from(&key);
             }
         }
-        let (access_key, within) = self.allowed(&fields, &bucket).await?;
+        let (credentials, within) = self.allowed(&fields, &bucket).await?;
         let mut headers = headers(&fields)?;
         let announced = parts.headers.get(CONTENT_LENGTH).cloned();
         let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
@@ -357,20 +356,29 @@ impl Forms {
             end: format!("\r\n--{boundary}").into_bytes(),
             over: false,
         };
-        let mut put = Request::new(Body::http_body_unsync(file));
         let encoded = utf8_percent_encode(&key, PLAIN);
-        let uri: Result<Uri, _> = format!("/{bucket}/{encoded}").parse();
-        *put.uri_mut() = uri.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
-        *put.method_mut() = Method::PUT;
-        *put.headers_mut() = headers;
-        *put.extensions_mut() = parts.extensions;
-        put.extensions_mut().insert(Signed(access_key));
-        put.extensions_mut().insert(within);
+        let uri: Result<Uri, _> = match in_host {
+            true => format!("/{encoded}").parse(),
+            false => format!("/{bucket}/{encoded}").parse(),
+        };
+        let mut extensions = parts.extensions;
+        extensions.insert(within);
+        let put = S3Request {
+            input: Body::http_body_unsync(file),
+            method: Method::PUT,
+            uri: uri.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?,
+            headers,
+            extensions,
+            credentials: Some(credentials),
+            region: None,
+            service: None,
+            trailing_headers: None,
+        };
         Ok((put, done))
     }
 
     /// The access key that has signed the policy, which allows the form.
-    async fn allowed(&self, fields: &Fields, bucket: &str) -> S3Result<(String, Within)> {
+    async fn allowed(&self, fields: &Fields, bucket: &str) -> S3Result<(Credentials, Within)> {
         if fields.get("awsaccesskeyid").is_some() || fields.get("signature").is_some() {
             let why = "signatures of version 2 are not accepted: sign the policy with version 4; in \
                        boto3 Config(signature_version='s3v4')";
@@ -401,22 +409,23 @@ impl Forms {
         }
         check_conditions(&read, fields, bucket)?;
         let (least, most) = range(&read);
-        Ok((access_key.to_owned(), Within(least, most)))
+        let credentials = Credentials {
+            access_key: access_key.to_owned(),
+            secret_key: secret,
+        };
+        Ok((credentials, Within(least, most)))
     }
 
     /// Carries out a form.
     ///
     /// # Errors
-    /// A fault of the connection.
-    pub(super) async fn answer(
-        &self,
-        put: Request<Body>,
-        done: Done,
-    ) -> Result<Response<Body>, HttpError> {
-        let response = self.s3.call(put).await?;
-        Ok(match response.status().is_success() {
-            true => done.response(&response),
-            false => response,
+    /// As [`Self::put_of_form`].
+    pub(super) async fn form(&self, form: Request<Body>) -> S3Result<Answer> {
+        let (put, done) = self.put_of_form(form).await?;
+        let answer = self.answer(put).await;
+        Ok(match answer.status().is_success() {
+            true => done.response(&answer),
+            false => answer,
         })
     }
 }
@@ -525,7 +534,7 @@ impl Done {
         }
     }
 
-    fn response(&self, put: &Response<Body>) -> Response<Body> {
+    fn response(&self, put: &Answer) -> Answer {
         use http::header::{ETAG, LOCATION};
         let tag = put.headers().get(ETAG).cloned();
         let etag = tag
@@ -544,21 +553,15 @@ impl Done {
         let document = PostResponse {
             location: &self.place,
             bucket: &self.bucket,
-            key: &self.key,
+            key: &readable(self.key.clone()),
             etag,
         };
-        let mut bytes = Vec::new();
-        // Writing to memory does not fail.
-        let _ = document.serialize(&mut Serializer::new(&mut bytes));
-        let mut response = match status {
-            StatusCode::CREATED => Response::new(Body::from(bytes)),
-            _ => Response::new(Body::empty()),
+        let mut response = match reply::xml(&document) {
+            Ok(response) if status == StatusCode::CREATED => response,
+            _ => reply::empty(status),
         };
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        if status == StatusCode::CREATED {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-        }
         headers.extend(tag.map(|tag| (ETAG, tag)));
         let sums = put.headers().iter();
         let sums = sums.filter(|(name, _)| name.as_str().starts_with(CHECKSUM));

@@ -2,37 +2,50 @@
 //! to its end.
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::EXPIRES;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use http_body::{Body, Frame, SizeHint};
-use lumpscope_objects::{ObjectError, ObjectInfo, Pairs, Reader};
-use s3s::dto::{
-    Checksum, ChecksumMode, ETagCondition, GetObjectAttributesInput, GetObjectAttributesOutput,
-    GetObjectAttributesParts, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput,
-    Metadata, ObjectAttributes, ObjectPart, Range, StorageClass, StreamingBlob, Timestamp,
-    TimestampFormat,
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPIRES, IF_RANGE,
+    LAST_MODIFIED,
 };
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use lumpscope_objects::{ObjectError, ObjectInfo, Reader};
+use s3s::dto::{
+    Checksum, ChecksumMode, ETagCondition, GetObjectAttributesParts, ObjectAttributes, ObjectPart,
+    Range, StorageClass, Timestamp, TimestampFormat,
+};
+use s3s::xml::{SerResult, Serialize, Serializer};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::access::Asked;
 use super::attributes::timestamp;
-use super::endpoint::{Endpoint, etag, names, no_version, signed};
+use super::call::{Call, wrong};
+use super::endpoint::{EXPIRATION, Endpoint, names, no_version, quoted, signed};
 use super::error::DAMAGE;
 use super::inside::Inside;
 use super::list::page_size;
+use super::reply::{self, Answer};
 use super::whole::Promised;
 use super::{attributes, checks, tags};
 use lumpscope_server::request::{CHUNK, Scope};
 
 /// How many tags an object has.
 const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
-/// When it expires.
-const EXPIRATION: HeaderName = HeaderName::from_static("x-amz-expiration");
+/// How many parts an object has.
+const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
+/// Headers of an answer that parameters of its request give: the parameter is `response-...`.
+const OVERRIDDEN: [&str; 6] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+];
 
 /// When a read is made.
 #[derive(Default)]
@@ -64,14 +77,43 @@ impl Conditions {
         if !same {
             return Ok(());
         }
-        let mut error = S3Error::new(S3ErrorCode::NotModified);
-        if let Ok(value) = etag(info.etag).to_http_header() {
-            let mut headers = HeaderMap::new();
-            headers.insert(http::header::ETAG, value);
-            error.set_headers(headers);
-        }
-        Err(error)
+        Err(S3Error::new(S3ErrorCode::NotModified))
     }
+}
+
+/// An error of a read, with the headers by which a client knows the version that was found (RFC
+/// 9110, 15.4.5 and 15.5.17).
+fn of_version(mut error: S3Error, info: &ObjectInfo) -> S3Error {
+    let mut headers = error.headers().cloned().unwrap_or_default();
+    let kept = |name: &str| checks::kept_as(&info.attributes, name).map(str::to_owned);
+    let is_same = *error.code() == S3ErrorCode::NotModified;
+    for (name, value) in [
+        (ETAG, Some(quoted(info.etag))),
+        (LAST_MODIFIED, attributes::http_date(info.modified_ms)),
+        (CACHE_CONTROL, kept("cache-control").filter(|_| is_same)),
+        (EXPIRES, kept("expires").filter(|_| is_same)),
+    ] {
+        let value = value.and_then(|value| HeaderValue::from_str(&value).ok());
+        headers.extend(value.map(|value| (name, value)));
+    }
+    error.set_headers(headers);
+    error
+}
+
+/// A range of bytes; `None`: it cannot be read. An end beyond 64 bits is behind every object.
+fn range(text: &str) -> Option<Range> {
+    let (unit, places) = text.split_once('=')?;
+    let (first, last) = places.split_once('-')?;
+    let bounded = |digits: &str| {
+        let is_large = digits.trim_start_matches('0').len() > 18;
+        match is_large && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => i64::MAX.to_string(),
+            false => digits.to_owned(),
+        }
+    };
+    let text = format!("bytes={}-{}", bounded(first), bounded(last));
+    let range = Range::parse(&text).ok();
+    range.filter(|_| unit.eq_ignore_ascii_case("bytes"))
 }
 
 /// The bytes that a range means; `None`: all of them.
@@ -85,11 +127,10 @@ fn chosen(range: Option<&Range>, size: u64) -> S3Result<Option<std::ops::Range<u
         .check(size)
         .map(|range| Some(range).filter(|range| !range.is_empty()));
     chosen.map_err(|_| {
-        let mut error = S3Error::new(S3ErrorCode::InvalidRange);
         let mut headers = HeaderMap::new();
-        if let Ok(value) = format!("bytes */{size}").parse() {
-            headers.insert(http::header::CONTENT_RANGE, value);
-        }
+        let all = format!("bytes */{size}").parse().ok();
+        headers.extend(all.map(|all| (CONTENT_RANGE, all)));
+        let mut error = S3Error::new(S3ErrorCode::InvalidRange);
         error.set_headers(headers);
         error
     })
@@ -115,7 +156,7 @@ fn one_part(part: i32, size: u64, parts: &[u64]) -> S3Result<std::ops::Range<u64
 
 /// False: the range is of another version, and all is sent.
 fn is_of(headers: &HeaderMap, info: &ObjectInfo) -> bool {
-    let Some(value) = headers.get(http::header::IF_RANGE) else {
+    let Some(value) = headers.get(IF_RANGE) else {
         return true;
     };
     let text = value.to_str().unwrap_or_default();
@@ -124,46 +165,25 @@ fn is_of(headers: &HeaderMap, info: &ObjectInfo) -> bool {
     text.trim_matches('"') == info.etag.to_string() || date.is_ok_and(|date| date == modified)
 }
 
-/// The media type of what was given none.
-const UNKNOWN_TYPE: &str = "binary/octet-stream";
-
-fn user(metadata: &Pairs) -> Option<Metadata> {
-    let map: Metadata = metadata.iter().cloned().collect();
-    (!map.is_empty()).then_some(map)
-}
-
-fn wants_checksums(mode: Option<&ChecksumMode>) -> bool {
-    mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
-}
-
-/// Metadata of an object for the headers of a reply.
-struct Told {
+/// What of an object is meant, and what is told of it.
+struct Found {
     info: ObjectInfo,
     /// The bytes that are meant; `None`: all of them.
     range: Option<std::ops::Range<u64>>,
     /// Its checksums, or those of the part that is meant, if they are told.
     sums: Checksum,
     /// How many parts it has, if one was asked for.
-    parts: Option<i32>,
+    parts: Option<usize>,
 }
 
-/// The input of a read, as far as it says which object and which bytes of it are meant.
-macro_rules! wanted {
-    ($input:expr) => {
-        Wanted {
-            conditions: Conditions {
-                matches: $input.if_match,
-                none_match: $input.if_none_match,
-                modified_since: $input.if_modified_since,
-                unmodified_since: $input.if_unmodified_since,
-            },
-            part: $input.part_number,
-            range: $input.range,
-            sums: wants_checksums($input.checksum_mode.as_ref()),
-        }
-    };
+impl Found {
+    fn bytes(&self) -> u64 {
+        let range = self.range.as_ref();
+        range.map_or(self.info.size, |range| range.end - range.start)
+    }
 }
 
+/// Which object is meant, and which bytes of it.
 struct Wanted {
     conditions: Conditions,
     part: Option<i32>,
@@ -172,13 +192,33 @@ struct Wanted {
 }
 
 impl Wanted {
+    fn of(call: &Call) -> S3Result<Self> {
+        // A date or a range that cannot be read counts as absent (RFC 9110, 13.1.3 and 14.2).
+        let date = |name| call.date(name).unwrap_or_default();
+        let text = call.header("range").unwrap_or_default();
+        no_version(call.parameter("versionId"))?;
+        Ok(Self {
+            conditions: Conditions {
+                matches: call.tag("if-match")?,
+                none_match: call.tag("if-none-match")?,
+                modified_since: date("if-modified-since"),
+                unmodified_since: date("if-unmodified-since"),
+            },
+            part: call.number("partNumber")?,
+            range: text.and_then(range),
+            sums: call.header("x-amz-checksum-mode")? == Some(ChecksumMode::ENABLED),
+        })
+    }
+
     /// Judges the object that was found.
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidRequest`, `InvalidPart`.
-    fn of(self, info: ObjectInfo, parts: &[u64]) -> S3Result<Told> {
-        self.conditions.check(&info)?;
-        let range = match (self.part, &self.range) {
+    fn judge(self, headers: &HeaderMap, info: ObjectInfo, parts: &[u64]) -> S3Result<Found> {
+        let of_version = |error| of_version(error, &info);
+        self.conditions.check(&info).map_err(of_version)?;
+        let range = self.range.filter(|_| is_of(headers, &info));
+        let range = match (self.part, range) {
             (Some(_), Some(_)) => {
                 let why = "an object is read by a range or by the number of a part";
                 return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
@@ -187,119 +227,55 @@ impl Wanted {
                 let range = one_part(part, info.size, parts)?;
                 Some(range).filter(|range| !range.is_empty())
             }
-            (None, range) => chosen(range.as_ref(), info.size)?,
+            (None, range) => chosen(range.as_ref(), info.size).map_err(of_version)?,
         };
-        let count = self.part.filter(|_| !parts.is_empty());
+        let part = self.part.filter(|_| !parts.is_empty());
         let all = range.as_ref().is_none_or(|range| *range == (0..info.size));
         let promised = Promised::kept(&info.attributes);
-        let sums = match (count, promised) {
+        let sums = match (part, promised) {
             _ if !self.sums => None,
             (Some(part), Some(promised)) => promised.of_part(&info.attributes, part),
             // Those of the whole say nothing of a part.
             _ => all.then(|| checks::told(info.crc32c, &info.attributes)),
         };
-        Ok(Told {
+        Ok(Found {
             sums: sums.unwrap_or_default(),
             info,
             range,
-            parts: count.and_then(|_| i32::try_from(parts.len()).ok()),
+            parts: part.map(|_| parts.len()),
         })
     }
 }
 
-impl Told {
-    fn bytes(&self) -> u64 {
-        let range = self.range.as_ref();
-        range.map_or(self.info.size, |range| range.end - range.start)
-    }
-}
-
-/// The reply of a read: its headers, and `$more`.
-macro_rules! output {
-    ($output:ident, $told:expr, { $($more:tt)* }) => {{
-        let told: Told = $told;
-        let len = told.bytes();
-        let Told {
-            info,
-            range,
-            sums,
-            parts,
-        } = told;
-        let [cache_control, content_disposition, content_encoding, content_language, expires] =
-            attributes::back(&info.attributes);
-        $output {
-            accept_ranges: Some("bytes".to_owned()),
-            cache_control,
-            checksum_crc32: sums.checksum_crc32,
-            checksum_crc32c: sums.checksum_crc32c,
-            checksum_crc64nvme: sums.checksum_crc64nvme,
-            checksum_sha1: sums.checksum_sha1,
-            checksum_sha256: sums.checksum_sha256,
-            checksum_type: sums.checksum_type,
-            content_disposition,
-            content_encoding,
-            content_language,
-            content_length: Some(signed(len)),
-            content_range: range
-                .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size)),
-            content_type: info.content_type.or_else(|| Some(UNKNOWN_TYPE.to_owned())),
-            e_tag: Some(etag(info.etag)),
-            expires: attributes::parsed_date(expires),
-            last_modified: Some(timestamp(info.modified_ms)),
-            metadata: user(&info.metadata),
-            parts_count: parts,
-            $($more)*
-            ..$output::default()
-        }
-    }};
-}
-
 impl Endpoint {
-    pub(super) async fn get(
-        &self,
-        request: S3Request<GetObjectInput>,
-    ) -> S3Result<S3Response<GetObjectOutput>> {
-        let asked = Asked::of(&request)?;
-        let mut input = request.input;
-        no_version(input.version_id)?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let whole = request.headers.contains_key(http::header::IF_RANGE);
-        let range = input.range.filter(|_| !whole);
-        let wanted = |size| chosen(range.as_ref(), size).ok().flatten();
-        let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
-        let read = inside.objects.read_part(ctx, bucket, key, wanted).await;
-        let mut reader = read.map_err(|failure| inside.failed(failure))?;
-        input.range = input
+    pub(super) async fn get(&self, call: &Call) -> S3Result<Answer> {
+        let wanted = Wanted::of(call)?;
+        let inside = self.enter(call, &call.bucket)?;
+        let ahead = wanted
             .range
-            .filter(|_| is_of(&request.headers, reader.info()));
+            .filter(|_| !call.headers.contains_key(IF_RANGE));
+        let ahead = |size| chosen(ahead.as_ref(), size).ok().flatten();
+        let (ctx, (bucket, key)) = (call.scope.context(), call.place());
+        let read = inside.objects.read_part(ctx, bucket, key, ahead).await;
+        let mut reader = read.map_err(|failure| inside.failed(failure))?;
         let parts = reader.parts();
-        let told = wanted!(input).of(reader.info().clone(), &parts)?;
-        if let Some(range) = &told.range {
+        let found = wanted.judge(&call.headers, reader.info().clone(), &parts)?;
+        if let Some(range) = &found.range {
             let selected = reader.select(range.clone());
             selected.map_err(|failure| inside.failed(failure))?;
         }
-        let mut headers = self.extra(&inside, (&input.bucket, &input.key), &told.info);
-        if input.response_expires.is_some() {
-            headers.remove(EXPIRES);
-        }
-        let len = told.bytes();
-        let scope = Arc::clone(&asked.scope);
-        let outgoing = Outgoing::new(reader, scope, len, inside.named.name.clone());
-        let body = StreamingBlob::from(s3s::Body::http_body_unsync(outgoing));
-        let output = output!(GetObjectOutput, told, { body: Some(body), });
-        Ok(S3Response::with_headers(output, headers))
+        let mut answer = self.described(call, &inside, &found)?;
+        let (scope, store) = (Arc::clone(&call.scope), inside.named.name.clone());
+        let outgoing = Outgoing::new(reader, scope, found.bytes(), store);
+        *answer.body_mut() = s3s::Body::http_body_unsync(outgoing);
+        Ok(answer)
     }
 
-    pub(super) async fn head(
-        &self,
-        request: S3Request<HeadObjectInput>,
-    ) -> S3Result<S3Response<HeadObjectOutput>> {
-        let asked = Asked::of(&request)?;
-        let mut input = request.input;
-        no_version(input.version_id.take())?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let (ctx, bucket, key) = (asked.scope.context(), &input.bucket, &input.key);
-        let found = match input.part_number {
+    pub(super) async fn head(&self, call: &Call) -> S3Result<Answer> {
+        let wanted = Wanted::of(call)?;
+        let inside = self.enter(call, &call.bucket)?;
+        let (ctx, (bucket, key)) = (call.scope.context(), call.place());
+        let found = match wanted.part {
             None => {
                 let info = inside.objects.head(ctx, bucket, key).await;
                 info.map(|info| (info, Vec::new()))
@@ -310,61 +286,110 @@ impl Endpoint {
             }
         };
         let (info, parts) = found.map_err(|failure| inside.failed(failure))?;
-        input.range = input.range.filter(|_| is_of(&request.headers, &info));
-        let mut headers = self.extra(&inside, (&input.bucket, &input.key), &info);
-        headers.extend(overridden(&mut input)?);
-        let told = wanted!(input).of(info, &parts)?;
-        let output = output!(HeadObjectOutput, told, {});
-        Ok(S3Response::with_headers(output, headers))
+        let found = wanted.judge(&call.headers, info, &parts)?;
+        self.described(call, &inside, &found)
     }
 
-    /// Headers of a read for which its output has no place everywhere.
-    fn extra(&self, inside: &Inside, place: (&str, &str), info: &ObjectInfo) -> HeaderMap {
-        let count = Some(tags::count(info)).filter(|count| *count > 0);
-        let count = count.map(|count| (TAG_COUNT, HeaderValue::from(count)));
-        let ends = self.ends(inside, place, info);
-        let ends = ends.and_then(|ends| Some((EXPIRATION, ends.parse().ok()?)));
-        let [.., expires] = attributes::back(&info.attributes);
-        // The output has no place for other than a date.
-        let odd = expires.filter(|text| attributes::parsed_date(Some(text.clone())).is_none());
-        let odd = odd.and_then(|text| Some((EXPIRES, text.parse().ok()?)));
-        count.into_iter().chain(ends).chain(odd).collect()
+    /// Status and headers of the answer to a read.
+    fn described(&self, call: &Call, inside: &Inside, found: &Found) -> S3Result<Answer> {
+        let info = &found.info;
+        let mut answer = reply::empty(match found.range {
+            Some(_) => StatusCode::PARTIAL_CONTENT,
+            None => StatusCode::OK,
+        });
+        let content = found.range.as_ref();
+        let content =
+            content.map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, info.size));
+        let tags = Some(tags::count(info)).filter(|count| *count > 0);
+        attributes::set(&mut answer, info);
+        reply::set_sums(&mut answer, &found.sums);
+        for (name, value) in [
+            (ACCEPT_RANGES, Some("bytes".to_owned())),
+            (CONTENT_LENGTH, Some(found.bytes().to_string())),
+            (CONTENT_RANGE, content),
+            (ETAG, Some(quoted(info.etag))),
+            (LAST_MODIFIED, attributes::http_date(info.modified_ms)),
+            (PARTS_COUNT, found.parts.map(|count| count.to_string())),
+            (TAG_COUNT, tags.map(|count| count.to_string())),
+            (EXPIRATION, self.ends(inside, call.place(), info)),
+        ] {
+            reply::set(&mut answer, name, value);
+        }
+        for name in OVERRIDDEN {
+            let parameter = format!("response-{name}");
+            let Some(value) = call.given(&parameter) else {
+                continue;
+            };
+            if HeaderValue::from_str(&value).is_err() {
+                return Err(wrong(format!("{parameter} cannot be a header")));
+            }
+            reply::set(&mut answer, HeaderName::from_static(name), Some(value));
+        }
+        Ok(answer)
     }
 
-    pub(super) async fn object_attributes(
-        &self,
-        request: S3Request<GetObjectAttributesInput>,
-    ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        no_version(input.version_id)?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let ctx = asked.scope.context();
-        let reader = inside.objects.read(ctx, &input.bucket, &input.key).await;
+    pub(super) async fn object_attributes(&self, call: &Call) -> S3Result<Answer> {
+        no_version(call.parameter("versionId"))?;
+        let inside = self.enter(call, &call.bucket)?;
+        let (ctx, (bucket, key)) = (call.scope.context(), call.place());
+        let reader = inside.objects.read(ctx, bucket, key).await;
         let reader = reader.map_err(|failure| inside.failed(failure))?;
         let (info, parts) = (reader.info(), reader.parts());
         // One header has all names, or several have some.
-        let wants = |name: &str| {
-            let mut all = input.object_attributes.iter();
-            all.any(|names| names.as_str().split(',').any(|one| one.trim() == name))
-        };
+        let wanted = call.headers.get_all("x-amz-object-attributes");
+        let wanted = wanted.iter().filter_map(|names| names.to_str().ok());
+        let wanted: Vec<&str> = wanted
+            .flat_map(|names| names.split(','))
+            .map(str::trim)
+            .collect();
+        if wanted.is_empty() {
+            return Err(wrong("x-amz-object-attributes names what is asked for"));
+        }
         let checksum = checks::told(info.crc32c, &info.attributes);
-        let told = wants(ObjectAttributes::CHECKSUM) && checksum.checksum_type.is_some();
-        let (after, max) = (
-            input.part_number_marker.unwrap_or(0),
-            page_size(input.max_parts)?,
+        let page = (
+            call.parsed("x-amz-part-number-marker")?.unwrap_or(0),
+            page_size(call.parsed("x-amz-max-parts")?)?,
         );
+        let wants = |name| wanted.contains(&name);
+        let told = wants(ObjectAttributes::CHECKSUM) && checksum.checksum_type.is_some();
         let has_parts = !parts.is_empty() && wants(ObjectAttributes::OBJECT_PARTS);
-        Ok(S3Response::new(GetObjectAttributesOutput {
+        let mut answer = reply::xml(&Attributes {
             checksum: told.then_some(checksum),
-            e_tag: wants(ObjectAttributes::ETAG).then(|| etag(info.etag)),
-            last_modified: Some(timestamp(info.modified_ms)),
-            object_parts: has_parts.then(|| listed(info, &parts, (after, max))),
-            object_size: wants(ObjectAttributes::OBJECT_SIZE).then(|| signed(info.size)),
-            storage_class: wants(ObjectAttributes::STORAGE_CLASS)
-                .then(|| StorageClass::from_static(StorageClass::STANDARD)),
-            ..GetObjectAttributesOutput::default()
-        }))
+            etag: wants(ObjectAttributes::ETAG).then(|| info.etag.to_string()),
+            parts: has_parts.then(|| listed(info, &parts, page)),
+            size: wants(ObjectAttributes::OBJECT_SIZE).then(|| signed(info.size)),
+            class: wants(ObjectAttributes::STORAGE_CLASS).then_some(StorageClass::STANDARD),
+        })?;
+        let modified = attributes::http_date(info.modified_ms);
+        reply::set(&mut answer, LAST_MODIFIED, modified);
+        Ok(answer)
+    }
+}
+
+/// The document of GetObjectAttributes: the only one with an entity tag without quotes.
+struct Attributes {
+    checksum: Option<Checksum>,
+    etag: Option<String>,
+    parts: Option<GetObjectAttributesParts>,
+    size: Option<i64>,
+    class: Option<&'static str>,
+}
+
+impl Serialize for Attributes {
+    fn serialize<W: Write>(&self, writer: &mut Serializer<W>) -> SerResult {
+        let namespace = "http://s3.amazonaws.com/doc/2006-03-01/";
+        writer.element_with_ns("GetObjectAttributesResponse", namespace, |writer| {
+            let mut checksum = self.checksum.iter();
+            checksum.try_for_each(|it| writer.content("Checksum", it))?;
+            let mut etag = self.etag.iter();
+            etag.try_for_each(|it| writer.content("ETag", it.as_str()))?;
+            let mut parts = self.parts.iter();
+            parts.try_for_each(|it| writer.content("ObjectParts", it))?;
+            let mut size = self.size.iter();
+            size.try_for_each(|it| writer.content("ObjectSize", it))?;
+            let mut class = self.class.iter();
+            class.try_for_each(|it| writer.content("StorageClass", *it))
+        })
     }
 }
 
@@ -401,37 +426,6 @@ fn listed(
         parts: Some(page),
         total_parts_count: Some(count),
     }
-}
-
-/// The headers of a reply that its request gives; s3s reads them of GetObject only.
-fn overridden(input: &mut HeadObjectInput) -> S3Result<HeaderMap> {
-    use http::header as names;
-    let mut headers = HeaderMap::new();
-    for (name, value) in [
-        (names::CACHE_CONTROL, input.response_cache_control.take()),
-        (
-            names::CONTENT_DISPOSITION,
-            input.response_content_disposition.take(),
-        ),
-        (
-            names::CONTENT_ENCODING,
-            input.response_content_encoding.take(),
-        ),
-        (
-            names::CONTENT_LANGUAGE,
-            input.response_content_language.take(),
-        ),
-        (names::CONTENT_TYPE, input.response_content_type.take()),
-        (EXPIRES, attributes::date(input.response_expires.as_ref())),
-    ] {
-        let Some(value) = value else { continue };
-        let parsed = value.parse().map_err(|_| {
-            let why = format!("response-{name} is no header");
-            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-        });
-        headers.insert(name, parsed?);
-    }
-    Ok(headers)
 }
 
 type Next = (Reader, Option<Result<Bytes, ObjectError>>);

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use lumpscope_objects::{ObjectError, Objects};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::access::Asked;
+use super::call::Call;
 use super::error;
+use super::reply::{self, Answer};
 use lumpscope_server::stores::{Mode, NamedStore};
 
 /// Header that names the store of a bucket.
 const STORE: &str = "x-lumpscope-store";
 
-/// A store that S3 serves; after [`Asked::inside`] the request is in it.
+/// A store that S3 serves; after [`Call::inside`] the request is in it.
 #[derive(Clone)]
 pub(super) struct Inside {
     pub(super) named: Arc<NamedStore>,
@@ -35,11 +35,10 @@ impl Inside {
         found.map(|_| ()).map_err(|failure| self.failed(failure))
     }
 
-    /// The header that names the store.
-    pub(super) fn told(&self) -> HeaderMap {
-        let name = self.named.name.parse().ok();
-        let header = name.map(|name| (http::HeaderName::from_static(STORE), name));
-        header.into_iter().collect()
+    /// Names the store in an answer.
+    pub(super) fn tell(&self, answer: &mut Answer) {
+        let header = http::HeaderName::from_static(STORE);
+        reply::set(answer, header, Some(&self.named.name));
     }
 
     /// True: the bucket is in it.
@@ -61,7 +60,7 @@ impl Inside {
     }
 }
 
-impl Asked {
+impl Call {
     /// Enters the store, where the request counts as under way until its end.
     ///
     /// # Errors

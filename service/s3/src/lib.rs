@@ -1,34 +1,36 @@
 //! S3 over the objects of the stores, through the same door as gRPC.
 //!
 //! ```text
-//! serve.rs ─▶ body.rs ─▶ signed.rs ─▶ s3s: signature ─▶ again.rs ─▶ access.rs ─▶ operations ─▶ objects
-//!  id, times   patience   what is      route             XML, empty   rights,      put, get,
-//!                         signed                         parameters   parameters   list, ...
+//! serve.rs ─▶ body.rs ─▶ signed.rs ─▶ s3s ─────▶ route.rs ───▶ operations.rs ─▶ objects
+//!  id, times   patience   what is      signature  operation,    put, get,
+//!                         signed                  rights, XML   list, ...
 //! ```
 //!
-//! [s3s](https://docs.rs/s3s) speaks the protocol: paths, XML, signatures of version 4 (in headers,
-//! presigned, in chunks). Path style only. Limits, each a setting or named where it is: headers
+//! [s3s](https://docs.rs/s3s) checks signatures of version 4 (in headers, presigned, in chunks) and
+//! has the types of documents. Limits, each a setting or named where it is: headers
 //! (`max-header-bytes`), a body (`s3-max-body`), XML ([`MAX_XML`]), a signed chunk, user metadata
 //! and keys and parts (those of S3, in lumpscope-objects), silence and speed (`body-timeout`,
 //! `min-rate`), and memory, of which there is one budget for gRPC and S3 (`put-memory`): who finds
 //! none waits for `body-timeout`, then is told to come back (`SlowDown`).
 
 mod access;
-mod again;
 mod attributes;
 mod body;
 mod buckets;
+mod call;
 mod checks;
 mod complete;
 mod configure;
 mod copy;
 mod cors;
+mod encoded_words;
 mod endpoint;
 mod error;
 mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod get;
+mod hosts;
 mod inside;
 mod lifecycle;
 mod list;
@@ -36,15 +38,16 @@ mod memory;
 mod multipart;
 mod operations;
 mod parameters;
-mod probes;
 mod put;
+mod reply;
+mod route;
 mod serve;
-mod service;
 mod settings;
 mod signed;
 mod slow;
 mod tags;
 mod unserved;
+mod unset;
 mod whole;
 mod xml;
 
@@ -53,21 +56,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lumpscope_objects::{Ctx, Objects};
-use s3s::config::{S3Config, StaticConfigProvider};
-use s3s::service::S3ServiceBuilder;
+use s3s::service::{S3Service, S3ServiceBuilder};
 use tracing::{info, warn};
 
 use access::Keys;
-use again::Again;
 use body::Patience;
 use endpoint::Endpoint;
-use form::Forms;
 use inside::Inside;
 use lifecycle::Swept;
 use lumpscope_server::S3_XML;
 use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::{Bodies, Readers};
 use lumpscope_server::serve::S3Parts;
+use route::{AnyName, Nothing, Router};
 use serve::Serving;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.
@@ -79,8 +80,6 @@ const EXPIRY_LOOK: Duration = Duration::from_secs(600);
 /// Bytes of a body that are taken from a socket at once: with the 16 KiB that are enough for
 /// headers, a body of 1 MiB is 64 reads.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Most bytes of a form of a browser that s3s would read: none comes to it.
-const MAX_FORM: usize = 8 << 10;
 
 /// Serves S3 on a listener of the service until the service stops; handed to
 /// [`Service::start_with`](lumpscope_server::serve::Service::start_with).
@@ -105,6 +104,7 @@ async fn run(parts: S3Parts) {
         },
         stores: sources.stores.clone(),
         only: config.s3_store.clone(),
+        domains: config.s3_domain.clone().into(),
         creating: Arc::default(),
         put_memory: sources.put_memory.clone(),
         max_body: config.s3_max_body.0,
@@ -118,19 +118,11 @@ async fn run(parts: S3Parts) {
         memory: Bodies::new(S3_XML),
         wait: config.body_timeout,
     };
-    let s3 = builder(&endpoint, &keys).build();
-    let mut builder = builder(&endpoint, &keys);
-    let forms = Forms {
-        s3: s3.clone(),
-        keys: keys.clone(),
-        endpoint: endpoint.clone(),
-    };
-    builder.set_route(Again { s3, keys });
+    let router = Router { endpoint, keys };
     let max_header_bytes = config.max_header_bytes.as_u32();
     let serving = Serving {
-        s3: builder.build(),
-        endpoint: endpoint.clone(),
-        forms,
+        s3: signatures(&router),
+        router: router.clone(),
         requests,
         readers: Readers::new(config.body_timeout, config.min_rate.0),
         patience: Patience {
@@ -147,17 +139,17 @@ async fn run(parts: S3Parts) {
     let age = config.s3_upload_expiry;
     tokio::select! {
         () = serve::serve(listener, entrance, limits, serving, stopped) => {}
-        () = expire(&endpoint, age) => {}
+        () = expire(&router.endpoint, age) => {}
     }
 }
 
-/// Builds the protocol service.
-fn builder(endpoint: &Endpoint, keys: &Keys) -> S3ServiceBuilder {
-    let mut builder = S3ServiceBuilder::new(endpoint.clone());
-    builder.set_auth(keys.clone());
-    builder.set_access(keys.clone());
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(protocol()))));
-    builder
+/// Checks signatures, and hands requests on to the router.
+fn signatures(router: &Router) -> S3Service {
+    let mut builder = S3ServiceBuilder::new(Nothing);
+    builder.set_auth(router.keys.clone());
+    builder.set_validation(AnyName);
+    builder.set_route(router.clone());
+    builder.build()
 }
 
 /// Gives up uploads that were begun so long ago, and deletes what expires by the rules of its
@@ -213,17 +205,6 @@ async fn sweep(endpoint: &Endpoint, store: &str, objects: &Objects) {
     }
 }
 
-/// The limits of what s3s keeps in memory.
-fn protocol() -> S3Config {
-    let mut protocol = S3Config::default();
-    protocol.xml_max_body_size = MAX_XML;
-    protocol.post_object_max_file_size = 0;
-    protocol.form_max_field_size = MAX_FORM;
-    protocol.form_max_fields_size = MAX_FORM;
-    protocol.form_max_parts = 1;
-    protocol
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +240,10 @@ mod tests {
         is(12, format!("{};", cors::MOST));
         let (rules, id) = lifecycle::MOST;
         is(13, format!("{};", grouped(rules as u64)));
+        let drained = grouped(body::MAX_DRAINED as u64);
+        let seconds = body::DRAIN_TIME.as_secs();
+        let wanted = format!("read for {seconds} seconds, at most {drained} bytes");
+        is(14, wanted);
         assert!(told[13][1].ends_with(&format!("an ID of {id} characters")));
     }
 }

@@ -2,18 +2,21 @@
 
 use lumpscope_objects::{ListAfter, ListPage, ListQuery};
 use percent_encoding::utf8_percent_encode;
+use s3s::S3Result;
 use s3s::dto::{
-    CommonPrefix, EncodingType, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
-    ListObjectsV2Output, Object, ObjectStorageClass, Owner,
+    CommonPrefix, EncodingType, ListObjectVersionsOutput, ListObjectsOutput, ListObjectsV2Output,
+    Object, ObjectStorageClass, ObjectVersion, ObjectVersionStorageClass, Owner,
 };
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::access::Asked;
 use super::attributes::timestamp;
-use super::endpoint::{Endpoint, etag, given, signed};
+use super::call::{Call, wrong};
+use super::endpoint::{Endpoint, etag, signed};
+use super::reply::{self, Answer};
 use super::xml;
 use lumpscope_server::door::Access;
 
+/// The version of what has none.
+const NULL: &str = "null";
 /// Most entries of a page, and how many there are when nothing is said.
 pub(super) const MAX_KEYS: i32 = 1000;
 
@@ -24,14 +27,11 @@ pub(super) struct Encoding(bool);
 impl Encoding {
     /// # Errors
     /// `InvalidArgument`.
-    pub(super) fn of(given: Option<&EncodingType>) -> S3Result<Self> {
-        match given.map(EncodingType::as_str) {
+    pub(super) fn of(call: &Call) -> S3Result<Self> {
+        match call.parameter("encoding-type") {
             None | Some("") => Ok(Self(false)),
             Some(EncodingType::URL) => Ok(Self(true)),
-            Some(_) => Err(S3Error::with_message(
-                S3ErrorCode::InvalidArgument,
-                "encoding-type is url, or it is left out",
-            )),
+            Some(_) => Err(wrong("encoding-type is url, or it is left out")),
         }
     }
 
@@ -58,16 +58,18 @@ pub(super) fn readable(key: String) -> String {
     Encoding(false).fit(std::iter::once(key.as_str())).text(key)
 }
 
-/// Entries of a page.
+/// Entries of a page, of those that are asked for.
 ///
 /// # Errors
 /// `InvalidArgument`.
-pub(super) fn page_size(given: Option<i32>) -> S3Result<usize> {
-    let size = given.unwrap_or(MAX_KEYS).min(MAX_KEYS);
-    usize::try_from(size).map_err(|_| {
-        let why = "the size of a page cannot be negative";
-        S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-    })
+pub(super) fn page_size(asked: Option<i32>) -> S3Result<usize> {
+    let size = usize::try_from(asked.unwrap_or(MAX_KEYS).min(MAX_KEYS));
+    size.map_err(|_| wrong("the size of a page cannot be negative"))
+}
+
+/// The size of a page as it is told.
+pub(super) fn told(size: usize) -> Option<i32> {
+    i32::try_from(size).ok()
 }
 
 /// Where the next page begins, as text that means nothing to the client.
@@ -80,36 +82,26 @@ pub(super) fn token(after: &ListAfter) -> String {
 }
 
 pub(super) fn of_token(token: &str) -> S3Result<ListAfter> {
-    let wrong = || {
-        let why = "the continuation token is not one of this service";
-        S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-    };
+    let other = || wrong("the continuation token is not one of this service");
     let bytes = base64_simd::URL_SAFE_NO_PAD.decode_to_vec(token);
-    let text = String::from_utf8(bytes.map_err(|_| wrong())?).map_err(|_| wrong())?;
+    let text = String::from_utf8(bytes.map_err(|_| other())?).map_err(|_| other())?;
     match text.split_at_checked(1) {
         Some(("k", key)) => Ok(ListAfter::Key(key.to_owned())),
         Some(("p", prefix)) => Ok(ListAfter::Prefix(prefix.to_owned())),
-        _ => Err(wrong()),
+        _ => Err(other()),
     }
 }
 
 /// The marker of version 1 is a key or a common prefix: what ends with the delimiter is one.
-pub(super) fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
+fn of_marker(marker: String, delimiter: Option<&str>) -> ListAfter {
     match delimiter {
         Some(delimiter) if marker.ends_with(delimiter) => ListAfter::Prefix(marker),
         _ => ListAfter::Key(marker),
     }
 }
 
-/// The text of a place behind which a list goes on.
-pub(super) fn marker_text(after: ListAfter) -> String {
-    match after {
-        ListAfter::Key(text) | ListAfter::Prefix(text) => text,
-    }
-}
-
 /// What of a page and of its question is going to be in a list.
-pub(super) fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &'a str> {
+fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &'a str> {
     let keys = page.entries.iter().map(|entry| entry.key.as_str());
     let prefixes = page.prefixes.iter().map(String::as_str);
     let asked = [Some(query.prefix.as_str()), query.delimiter.as_deref()];
@@ -117,13 +109,13 @@ pub(super) fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterat
 }
 
 /// A list in the requested form.
-pub(super) struct Listed {
-    pub(super) contents: Vec<Object>,
-    pub(super) prefixes: Vec<CommonPrefix>,
+struct Listed {
+    contents: Vec<Object>,
+    prefixes: Vec<CommonPrefix>,
 }
 
 impl Listed {
-    pub(super) fn of(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Self {
+    fn of(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Self {
         let contents = page.entries.into_iter().map(|entry| Object {
             e_tag: entry.etag.map(etag),
             key: Some(encoding.text(entry.key)),
@@ -150,50 +142,43 @@ impl Listed {
 }
 
 impl Endpoint {
-    pub(super) async fn page(
-        &self,
-        asked: &Asked,
-        bucket: &str,
-        query: &ListQuery,
-    ) -> S3Result<ListPage> {
-        asked.check(Access::Read, bucket, &query.prefix)?;
-        let inside = self.enter(asked, bucket)?;
-        let page = inside.objects.list(bucket, query).await;
+    async fn page(&self, call: &Call, query: &ListQuery) -> S3Result<ListPage> {
+        call.check(Access::Read, &call.bucket, &query.prefix)?;
+        let inside = self.enter(call, &call.bucket)?;
+        let page = inside.objects.list(&call.bucket, query).await;
         page.map_err(|failure| inside.failed(failure))
     }
 
-    pub(super) async fn list_v2(
-        &self,
-        request: S3Request<ListObjectsV2Input>,
-    ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let encoding = Encoding::of(input.encoding_type.as_ref())?;
-        let max = page_size(input.max_keys)?;
-        // An empty one is told again, and means nothing.
-        let (token_given, start) = (input.continuation_token, given(input.start_after));
-        let after = match (given(token_given.clone()).as_ref(), &start) {
-            (Some(token), _) => Some(of_token(token)?),
+    pub(super) async fn list_v2(&self, call: &Call) -> S3Result<Answer> {
+        if call.parameter("list-type") != Some("2") {
+            return Err(wrong("list-type is 2, or it is left out"));
+        }
+        let encoding = Encoding::of(call)?;
+        let start = call.given("start-after");
+        let after = match (call.given("continuation-token"), &start) {
+            (Some(token), _) => Some(of_token(&token)?),
             (None, Some(key)) => Some(ListAfter::Key(key.clone())),
             (None, None) => None,
         };
         let query = ListQuery {
-            prefix: input.prefix.clone().unwrap_or_default(),
-            delimiter: given(input.delimiter),
+            prefix: call.given("prefix").unwrap_or_default(),
+            delimiter: call.given("delimiter"),
             after,
-            max,
+            max: page_size(call.number("max-keys")?)?,
         };
-        let page = self.page(&asked, &input.bucket, &query).await?;
+        let page = self.page(call, &query).await?;
         let encoding = encoding.fit(texts(&page, &query).chain(start.as_deref()));
         let next = page.next.as_ref().map(token);
-        let owner = input.fetch_owner.unwrap_or(false).then(|| owner(&asked));
+        let with_owner = call.parameter("fetch-owner") == Some("true");
+        let owner = with_owner.then(|| owner(call));
         let listed = Listed::of(page, encoding, owner.as_ref());
-        Ok(S3Response::new(ListObjectsV2Output {
-            name: Some(input.bucket),
+        reply::xml(&ListObjectsV2Output {
+            name: Some(call.bucket.clone()),
             prefix: Some(encoding.text(query.prefix)),
-            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
+            max_keys: told(query.max),
             key_count: Some(listed.len()),
-            continuation_token: token_given,
+            // An empty one is told again, and means nothing.
+            continuation_token: call.parameter("continuation-token").map(str::to_owned),
             is_truncated: Some(next.is_some()),
             next_continuation_token: next,
             contents: Some(listed.contents),
@@ -202,49 +187,105 @@ impl Endpoint {
             encoding_type: encoding.name(),
             start_after: start.map(|text| encoding.text(text)),
             request_charged: None,
-        }))
+        })
     }
 
-    pub(super) async fn list_v1(
-        &self,
-        request: S3Request<ListObjectsInput>,
-    ) -> S3Result<S3Response<ListObjectsOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let encoding = Encoding::of(input.encoding_type.as_ref())?;
-        let max = page_size(input.max_keys)?;
-        let (marker, delimiter) = (given(input.marker), given(input.delimiter));
+    /// A list by markers: of version 1, and of versions.
+    async fn marked(&self, call: &Call, marker: &str) -> S3Result<Marked> {
+        let encoding = Encoding::of(call)?;
+        let (marker, delimiter) = (call.given(marker), call.given("delimiter"));
         let after = marker.clone();
         let query = ListQuery {
-            prefix: input.prefix.clone().unwrap_or_default(),
+            prefix: call.given("prefix").unwrap_or_default(),
             after: after.map(|marker| of_marker(marker, delimiter.as_deref())),
             delimiter,
-            max,
+            max: page_size(call.number("max-keys")?)?,
         };
-        let page = self.page(&asked, &input.bucket, &query).await?;
+        let page = self.page(call, &query).await?;
         let encoding = encoding.fit(texts(&page, &query).chain(marker.as_deref()));
-        let next = page.next.clone().map(marker_text);
-        let next_marker = next.map(|text| encoding.text(text));
-        let listed = Listed::of(page, encoding, Some(&owner(&asked)));
-        Ok(S3Response::new(ListObjectsOutput {
-            name: Some(input.bucket),
-            prefix: Some(encoding.text(query.prefix)),
-            marker: Some(encoding.text(marker.unwrap_or_default())),
-            max_keys: Some(input.max_keys.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
-            is_truncated: Some(next_marker.is_some()),
-            contents: Some(listed.contents),
-            common_prefixes: Some(listed.prefixes),
+        let next = page.next.clone().map(|after| match after {
+            ListAfter::Key(text) | ListAfter::Prefix(text) => encoding.text(text),
+        });
+        Ok(Marked {
+            listed: Listed::of(page, encoding, Some(&owner(call))),
+            prefix: encoding.text(query.prefix),
             delimiter: query.delimiter.map(|text| encoding.text(text)),
-            next_marker,
-            encoding_type: encoding.name(),
+            marker: encoding.text(marker.unwrap_or_default()),
+            max: told(query.max),
+            encoding: encoding.name(),
+            next,
+        })
+    }
+
+    pub(super) async fn list_v1(&self, call: &Call) -> S3Result<Answer> {
+        let page = self.marked(call, "marker").await?;
+        reply::xml(&ListObjectsOutput {
+            name: Some(call.bucket.clone()),
+            prefix: Some(page.prefix),
+            marker: Some(page.marker),
+            max_keys: page.max,
+            is_truncated: Some(page.next.is_some()),
+            contents: Some(page.listed.contents),
+            common_prefixes: Some(page.listed.prefixes),
+            delimiter: page.delimiter,
+            next_marker: page.next,
+            encoding_type: page.encoding,
             request_charged: None,
-        }))
+        })
+    }
+
+    /// Each key has one version, which is the latest.
+    pub(super) async fn versions(&self, call: &Call) -> S3Result<Answer> {
+        let page = self.marked(call, "key-marker").await?;
+        let standard = ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD);
+        let versions = page
+            .listed
+            .contents
+            .into_iter()
+            .map(|object| ObjectVersion {
+                e_tag: object.e_tag,
+                is_latest: Some(true),
+                key: object.key,
+                last_modified: object.last_modified,
+                owner: object.owner,
+                size: object.size,
+                storage_class: Some(standard.clone()),
+                version_id: Some(NULL.to_owned()),
+                ..ObjectVersion::default()
+            });
+        let version = call.given("version-id-marker");
+        reply::xml(&ListObjectVersionsOutput {
+            name: Some(call.bucket.clone()),
+            prefix: Some(page.prefix),
+            delimiter: page.delimiter,
+            encoding_type: page.encoding,
+            key_marker: Some(page.marker),
+            version_id_marker: Some(readable(version.unwrap_or_default())),
+            max_keys: page.max,
+            is_truncated: Some(page.next.is_some()),
+            next_version_id_marker: page.next.is_some().then(|| NULL.to_owned()),
+            next_key_marker: page.next,
+            versions: Some(versions.collect()),
+            common_prefixes: Some(page.listed.prefixes),
+            ..ListObjectVersionsOutput::default()
+        })
     }
 }
 
+/// A page of a list by markers, its texts as they are told.
+struct Marked {
+    listed: Listed,
+    prefix: String,
+    delimiter: Option<String>,
+    marker: String,
+    max: Option<i32>,
+    encoding: Option<EncodingType>,
+    next: Option<String>,
+}
+
 /// Objects are of whoever may see them.
-pub(super) fn owner(asked: &Asked) -> Owner {
-    let name = asked.grants.name().to_owned();
+pub(super) fn owner(call: &Call) -> Owner {
+    let name = call.grants.name().to_owned();
     Owner {
         display_name: Some(name.clone()),
         id: Some(name),
@@ -296,9 +337,9 @@ mod tests {
 
     #[test]
     fn keys_are_encoded_when_asked() {
-        let url = Encoding::of(Some(&EncodingType::from_static(EncodingType::URL))).unwrap();
+        let url = Encoding(true);
         assert_eq!(url.text("a b/%+ü\n".to_owned()), "a%20b/%25%2B%C3%BC%0A");
-        let plain = Encoding::of(None).unwrap();
+        let plain = Encoding(false);
         assert_eq!(plain.text("a b".to_owned()), "a b");
     }
 }

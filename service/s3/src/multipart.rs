@@ -1,24 +1,25 @@
 //! Uploads in parts.
 
+use http::header::ETAG;
+use http::{HeaderName, StatusCode};
 use lumpscope_objects::{
-    Ctx, MAX_LIST, ObjectError, Objects, PartCommit, PartInfo, PartWriter, UploadAfter, UploadPage,
+    Ctx, MAX_LIST, ObjectError, Objects, PartCommit, PartWriter, UploadAfter, UploadPage,
 };
+use s3s::S3Result;
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix,
-    CreateMultipartUploadInput, CreateMultipartUploadOutput, Initiator, ListMultipartUploadsInput,
-    ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Owner, Part,
-    StorageClass, UploadPartInput, UploadPartOutput,
+    CommonPrefix, CreateMultipartUploadOutput, Initiator, ListMultipartUploadsOutput,
+    ListPartsOutput, MultipartUpload, Owner, Part, StorageClass,
 };
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::access::Asked;
-use super::attributes::put_info;
-use super::attributes::timestamp;
-use super::endpoint::{Endpoint, etag, given, signed};
+use super::attributes::{put_info, timestamp};
+use super::call::{Call, wrong};
+use super::checks::TYPE;
+use super::endpoint::{Endpoint, etag, quoted, signed};
 use super::inside::Inside;
-use super::list::{self, Encoding, MAX_KEYS, page_size, readable};
+use super::list::{self, Encoding, page_size, readable};
 use super::put::{Incoming, Sink};
-use super::whole::Promised;
+use super::reply::{self, Answer};
+use super::whole::{ALGORITHM, Promised};
 use super::{checks, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
@@ -33,16 +34,9 @@ impl Sink for PartWriter {
 ///
 /// # Errors
 /// `InvalidArgument`.
-pub(super) fn number(given: i32) -> S3Result<u16> {
-    u16::try_from(given).map_err(|_| {
-        let why = "the number of a part is 1 to 10,000";
-        S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-    })
-}
-
-/// The `ETag` of a part.
-pub(super) fn part_etag(info: &PartInfo) -> s3s::dto::ETag {
-    etag(info.etag)
+pub(super) fn number(given: Option<i32>) -> S3Result<u16> {
+    let number = given.and_then(|number| u16::try_from(number).ok());
+    number.ok_or_else(|| wrong("the number of a part is 1 to 10,000"))
 }
 
 /// A page of uploads, and the beginnings, up to the delimiter behind the prefix, of keys that have
@@ -98,118 +92,102 @@ impl Endpoint {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`.
-    pub(super) fn promised(
-        &self,
-        inside: &Inside,
-        (bucket, key, upload): (&str, &str, &str),
-    ) -> S3Result<Option<Promised>> {
-        let info = inside.objects.upload(bucket, key, upload);
+    pub(super) fn promised(inside: &Inside, call: &Call) -> S3Result<Option<Promised>> {
+        let (bucket, key) = call.place();
+        let info = inside.objects.upload(bucket, key, call.upload());
         let info = info.map_err(|failure| inside.failed(failure))?;
         Ok(Promised::kept(&info.attributes))
     }
 
-    pub(super) async fn create_upload(
-        &self,
-        request: S3Request<CreateMultipartUploadInput>,
-    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-        let asked = Asked::of(&request)?;
-        let mut input = request.input;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let mut info = put_info!(input, None, &request.extensions);
-        info.attributes
-            .extend(tags::of_header(input.tagging.as_deref())?);
-        let promised = Promised::of(
-            input.checksum_algorithm.as_ref(),
-            input.checksum_type.as_ref(),
-        )?;
-        info.attributes
-            .extend(promised.map(Promised::attributes).unwrap_or_default());
-        let ctx = asked.scope.context();
+    pub(super) async fn create_upload(&self, call: &Call) -> S3Result<Answer> {
+        let inside = self.enter(call, &call.bucket)?;
+        let mut info = put_info(call, None)?;
+        let tags = tags::of_header(call.header("x-amz-tagging")?)?;
+        info.attributes.extend(tags);
+        let promised = Promised::of(call.header(ALGORITHM)?, call.header(TYPE)?)?;
+        let promises = promised.map(Promised::attributes).unwrap_or_default();
+        info.attributes.extend(promises);
+        let ctx = call.scope.context();
         let created = inside
             .objects
-            .create_upload(ctx, &input.bucket, &input.key, info);
+            .create_upload(ctx, &call.bucket, &call.key, info);
         let upload = created.await.map_err(|failure| inside.failed(failure))?;
-        Ok(S3Response::new(CreateMultipartUploadOutput {
-            bucket: Some(input.bucket),
-            key: Some(readable(input.key)),
+        let mut answer = reply::xml(&CreateMultipartUploadOutput {
+            bucket: Some(call.bucket.clone()),
+            key: Some(readable(call.key.clone())),
             upload_id: Some(upload),
-            checksum_algorithm: promised.map(Promised::algorithm),
-            checksum_type: promised.map(Promised::type_),
             ..CreateMultipartUploadOutput::default()
-        }))
+        })?;
+        if let Some(promised) = promised {
+            let (algorithm, kind) = (promised.algorithm(), promised.type_());
+            reply::set(
+                &mut answer,
+                HeaderName::from_static(ALGORITHM),
+                Some(algorithm.as_str()),
+            );
+            reply::set(
+                &mut answer,
+                HeaderName::from_static(TYPE),
+                Some(kind.as_str()),
+            );
+        }
+        Ok(answer)
     }
 
-    pub(super) async fn part(
-        &self,
-        mut request: S3Request<UploadPartInput>,
-    ) -> S3Result<S3Response<UploadPartOutput>> {
-        let asked = Asked::of(&request)?;
-        let body = request.input.body.take();
-        let mut incoming = Incoming::of(&request, body, request.input.content_length, S3Etag::Md5)?;
-        let input = request.input;
-        let number = number(input.part_number)?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
-        if let Some(promised) = self.promised(&inside, (bucket, key, upload))? {
+    pub(super) async fn part(&self, call: &mut Call) -> S3Result<Answer> {
+        let mut incoming = Incoming::of(call, S3Etag::Md5)?;
+        let call = &*call;
+        let number = number(call.number("partNumber")?)?;
+        let inside = self.enter(call, &call.bucket)?;
+        if let Some(promised) = Self::promised(&inside, call)? {
             incoming.want(promised.kind);
         }
         let mut room = self
-            .room(&inside, &asked, incoming.len, incoming.holds)
+            .room(&inside, call, incoming.len, incoming.holds)
             .await?;
         let len = incoming.len;
+        let (bucket, key) = call.place();
         let begun = inside
             .objects
-            .upload_part(bucket, key, upload, number, Some(len));
+            .upload_part(bucket, key, call.upload(), number, Some(len));
         let mut writer = begun.map_err(|failure| inside.failed(failure))?;
         let checked = incoming
-            .into_sink((&inside, &asked.scope), &mut room, &mut writer)
+            .into_sink((&inside, &call.scope), &mut room, &mut writer)
             .await?;
-        asked.scope.add_bytes(len);
+        call.scope.add_bytes(len);
         let commit = PartCommit {
             md5: checked.etag.md5,
             crc32c: checked.crc32c,
             attributes: checked.attributes,
         };
-        let committed = writer.commit(asked.scope.context(), commit).await;
+        let committed = writer.commit(call.scope.context(), commit).await;
         let info = committed.map_err(|failure| inside.failed(failure))?;
         drop(room);
-        Ok(S3Response::new(UploadPartOutput {
-            e_tag: Some(part_etag(&info)),
-            checksum_crc32: checked.checksum.checksum_crc32,
-            checksum_crc32c: checked.checksum.checksum_crc32c,
-            checksum_crc64nvme: checked.checksum.checksum_crc64nvme,
-            checksum_sha1: checked.checksum.checksum_sha1,
-            checksum_sha256: checked.checksum.checksum_sha256,
-            ..UploadPartOutput::default()
-        }))
+        let mut answer = reply::empty(StatusCode::OK);
+        reply::set(&mut answer, ETAG, Some(quoted(info.etag)));
+        reply::set_sums(&mut answer, &checked.checksum);
+        Ok(answer)
     }
 
-    pub(super) async fn abort(
-        &self,
-        request: S3Request<AbortMultipartUploadInput>,
-    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-        let asked = Asked::of(&request)?;
-        let (ctx, input) = (asked.scope.context(), request.input);
-        let inside = self.enter(&asked, &input.bucket)?;
+    pub(super) async fn abort(&self, call: &Call) -> S3Result<Answer> {
+        let inside = self.enter(call, &call.bucket)?;
+        let (bucket, key) = call.place();
         let aborted = inside
             .objects
-            .abort(ctx, &input.bucket, &input.key, &input.upload_id);
+            .abort(call.scope.context(), bucket, key, call.upload());
         aborted.await.map_err(|failure| inside.failed(failure))?;
-        Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+        Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 
-    pub(super) fn parts(
-        &self,
-        request: S3Request<ListPartsInput>,
-    ) -> S3Result<S3Response<ListPartsOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let max = page_size(input.max_parts)?;
-        let after = number(input.part_number_marker.unwrap_or(0))?;
-        let (bucket, key, upload) = (&input.bucket, &input.key, &input.upload_id);
-        let promised = self.promised(&inside, (bucket, key, upload))?;
-        let page = inside.objects.parts(bucket, key, upload, (after, max));
+    pub(super) fn parts(&self, call: &Call) -> S3Result<Answer> {
+        let inside = self.enter(call, &call.bucket)?;
+        let max = page_size(call.number("max-parts")?)?;
+        let after = number(call.number("part-number-marker")?.or(Some(0)))?;
+        let promised = Self::promised(&inside, call)?;
+        let (bucket, key) = call.place();
+        let page = inside
+            .objects
+            .parts(bucket, key, call.upload(), (after, max));
         let page = page.map_err(|failure| inside.failed(failure))?;
         let next = page.next;
         let parts = page.parts.into_iter().map(|info| {
@@ -220,49 +198,44 @@ impl Endpoint {
                 checksum_crc64nvme: sums.checksum_crc64nvme,
                 checksum_sha1: sums.checksum_sha1,
                 checksum_sha256: sums.checksum_sha256,
-                e_tag: Some(part_etag(&info)),
+                e_tag: Some(etag(info.etag)),
                 last_modified: Some(timestamp(info.modified_ms)),
                 part_number: Some(info.number.into()),
                 size: Some(signed(info.size)),
             }
         });
-        let owner = list::owner(&asked);
-        Ok(S3Response::new(ListPartsOutput {
+        let owner = list::owner(call);
+        reply::xml(&ListPartsOutput {
             checksum_algorithm: promised.map(Promised::algorithm),
             checksum_type: promised.map(Promised::type_),
             initiator: Some(initiator(&owner)),
             owner: Some(owner),
             storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
             is_truncated: Some(next.is_some()),
-            max_parts: Some(input.max_parts.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
+            max_parts: list::told(max),
             next_part_number_marker: next.map(i32::from),
             part_number_marker: Some(after.into()),
             parts: Some(parts.collect()),
-            bucket: Some(input.bucket),
-            key: Some(readable(input.key)),
-            upload_id: Some(input.upload_id),
+            bucket: Some(call.bucket.clone()),
+            key: Some(readable(call.key.clone())),
+            upload_id: Some(call.upload().to_owned()),
             ..ListPartsOutput::default()
-        }))
+        })
     }
 
-    pub(super) fn uploads(
-        &self,
-        request: S3Request<ListMultipartUploadsInput>,
-    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let prefix = input.prefix.clone().unwrap_or_default();
-        asked.check(Access::Write, &input.bucket, &prefix)?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let encoding = Encoding::of(input.encoding_type.as_ref())?;
-        let max = page_size(input.max_uploads)?;
-        let owner = list::owner(&asked);
-        let after = given(input.key_marker).map(|key| UploadAfter {
+    pub(super) fn uploads(&self, call: &Call) -> S3Result<Answer> {
+        let prefix = call.given("prefix").unwrap_or_default();
+        call.check(Access::Write, &call.bucket, &prefix)?;
+        let inside = self.enter(call, &call.bucket)?;
+        let encoding = Encoding::of(call)?;
+        let max = page_size(call.number("max-uploads")?)?;
+        let owner = list::owner(call);
+        let after = call.given("key-marker").map(|key| UploadAfter {
             key,
-            id: given(input.upload_id_marker),
+            id: call.given("upload-id-marker"),
         });
-        let delimiter = given(input.delimiter);
-        let (bucket, objects) = (&input.bucket, &inside.objects);
+        let delimiter = call.given("delimiter");
+        let (bucket, objects) = (&call.bucket, &inside.objects);
         let page = match &delimiter {
             None => {
                 let page = objects.uploads(bucket, &prefix, (after.as_ref(), max));
@@ -294,19 +267,19 @@ impl Endpoint {
             prefix: Some(encoding.text(group)),
         });
         let next = page.next;
-        Ok(S3Response::new(ListMultipartUploadsOutput {
-            bucket: Some(input.bucket),
+        reply::xml(&ListMultipartUploadsOutput {
+            bucket: Some(call.bucket.clone()),
             common_prefixes: Some(groups.collect()),
             delimiter: delimiter.map(|text| encoding.text(text)),
             encoding_type: encoding.name(),
             is_truncated: Some(next.is_some()),
             key_marker: after.map(|after| encoding.text(after.key)),
-            max_uploads: Some(input.max_uploads.unwrap_or(MAX_KEYS).min(MAX_KEYS)),
+            max_uploads: list::told(max),
             next_key_marker: next.as_ref().map(|next| encoding.text(next.key.clone())),
             next_upload_id_marker: next.and_then(|next| next.id),
             prefix: Some(encoding.text(prefix)),
             uploads: Some(uploads.collect()),
             ..ListMultipartUploadsOutput::default()
-        }))
+        })
     }
 }

@@ -2,6 +2,12 @@
 
 use std::ffi::CStr;
 
+use http::Method;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::call::Call;
+use super::endpoint::Endpoint;
+use super::reply::Answer;
 use lumpscope_server::request::methods::Name;
 
 /// Right that an operation needs of its key, as far as the path tells.
@@ -19,6 +25,14 @@ pub(super) enum Needs {
     Write,
 }
 
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Service,
+    Bucket,
+    Object,
+}
+
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
@@ -26,10 +40,13 @@ pub(super) struct Operation {
     pub(super) protocol: &'static str,
     /// As metrics and reports do.
     pub(super) name: Name,
-    /// Which right.
     pub(super) needs: Needs,
     /// True: its body is XML, and in memory before it begins.
     pub(super) xml: bool,
+    /// Method, and what the path names.
+    on: (&'static str, Level),
+    /// Parameters, or a header of S3, that tell it from others on the same.
+    by: &'static [&'static str],
     /// Its parameters.
     pub(super) takes: &'static [&'static str],
 }
@@ -47,7 +64,8 @@ const fn is_xml(word: &str) -> bool {
 }
 
 macro_rules! operations {
-    ($($protocol:literal $name:literal $needs:ident $($xml:ident)? [$($takes:literal),*],)*) => {
+    ($($protocol:literal $name:literal $needs:ident $($xml:ident)?, $method:ident $level:ident
+        [$($by:literal),*] [$($takes:literal),*] = $serve:ident $(.$wait:ident)?;)*) => {
         /// All of them.
         pub(super) const OPERATIONS: &[Operation] = &[$(Operation {
             protocol: $protocol,
@@ -58,53 +76,66 @@ macro_rules! operations {
             },
             needs: Needs::$needs,
             xml: false $(|| is_xml(stringify!($xml)))?,
+            on: (stringify!($method), Level::$level),
+            by: &[$($by),*],
             takes: &[$($takes),*],
         },)*];
+
+        /// Runs the operation of a call.
+        ///
+        /// # Errors
+        /// Those of the operation.
+        pub(super) async fn serve(endpoint: &Endpoint, call: &mut Call) -> S3Result<Answer> {
+            match call.operation.protocol {
+                $($protocol => endpoint.$serve(call)$(.$wait)?,)*
+                _ => Err(S3Error::new(S3ErrorCode::NotImplemented)),
+            }
+        }
     };
 }
 
 operations! {
-    "ListBuckets" "s3_list_buckets" Login ["bucket-region", "continuation-token", "max-buckets", "prefix"],
-    "CreateBucket" "s3_create_bucket" WholeBucket xml [],
-    "DeleteBucket" "s3_delete_bucket" WholeBucket [],
-    "HeadBucket" "s3_head_bucket" Bucket [],
-    "GetBucketLocation" "s3_get_bucket_location" Bucket ["location"],
-    "ListObjects" "s3_list_objects" Bucket ["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
-    "ListObjectsV2" "s3_list_objects_v2" Bucket ["continuation-token", "delimiter", "encoding-type", "fetch-owner", "list-type", "max-keys", "metadata", "prefix", "start-after"],
-    "ListMultipartUploads" "s3_list_uploads" Bucket ["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
-    "DeleteObjects" "s3_delete_objects" Bucket xml ["delete"],
-    "PutObject" "s3_put_object" Write [],
-    "CopyObject" "s3_copy_object" Write [],
-    "GetObject" "s3_get_object" Read ["partNumber", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "versionId"],
-    "HeadObject" "s3_head_object" Read ["partNumber", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "versionId"],
-    "DeleteObject" "s3_delete_object" Write ["versionId"],
-    "CreateMultipartUpload" "s3_create_upload" Write ["uploads"],
-    "UploadPart" "s3_upload_part" Write ["partNumber", "uploadId"],
-    "UploadPartCopy" "s3_upload_part_copy" Write ["partNumber", "uploadId"],
-    "CompleteMultipartUpload" "s3_complete_upload" Write xml ["uploadId"],
-    "AbortMultipartUpload" "s3_abort_upload" Write ["uploadId"],
-    "ListParts" "s3_list_parts" Write ["max-parts", "part-number-marker", "uploadId"],
-    "GetObjectAttributes" "s3_get_attributes" Read ["attributes", "versionId"],
-    "ListObjectVersions" "s3_list_versions" Bucket ["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker", "versions"],
-    "GetBucketAcl" "s3_get_setting" Bucket ["acl"],
-    "GetBucketCors" "s3_get_setting" Bucket ["cors"],
-    "GetBucketEncryption" "s3_get_setting" Bucket ["encryption"],
-    "GetBucketLifecycleConfiguration" "s3_get_setting" Bucket ["lifecycle"],
-    "GetBucketLogging" "s3_get_setting" Bucket ["logging"],
-    "GetBucketPolicy" "s3_get_setting" Bucket ["policy"],
-    "GetBucketReplication" "s3_get_setting" Bucket ["replication"],
-    "GetBucketTagging" "s3_get_setting" Bucket ["tagging"],
-    "GetBucketVersioning" "s3_get_setting" Bucket ["versioning"],
-    "GetBucketWebsite" "s3_get_setting" Bucket ["website"],
-    "GetObjectLockConfiguration" "s3_get_setting" Bucket ["object-lock"],
-    "GetObjectAcl" "s3_get_setting" Read ["acl", "versionId"],
-    "GetObjectTagging" "s3_get_setting" Read ["tagging", "versionId"],
-    "PutObjectTagging" "s3_put_tags" Write xml ["tagging", "versionId"],
-    "DeleteObjectTagging" "s3_delete_tags" Write ["tagging", "versionId"],
-    "PutBucketCors" "s3_put_setting" WholeBucket xml ["cors"],
-    "DeleteBucketCors" "s3_delete_setting" WholeBucket ["cors"],
-    "PutBucketLifecycleConfiguration" "s3_put_setting" WholeBucket xml ["lifecycle"],
-    "DeleteBucketLifecycle" "s3_delete_setting" WholeBucket ["lifecycle"],
+    "ListBuckets" "s3_list_buckets" Login, GET Service [] ["bucket-region", "continuation-token", "max-buckets", "prefix"] = list_buckets;
+    "CreateBucket" "s3_create_bucket" WholeBucket xml, PUT Bucket [] [] = create.await;
+    "DeleteBucket" "s3_delete_bucket" WholeBucket, DELETE Bucket [] [] = remove.await;
+    "HeadBucket" "s3_head_bucket" Bucket, HEAD Bucket [] [] = bucket;
+    "GetBucketLocation" "s3_get_bucket_location" Bucket, GET Bucket ["location"] ["location"] = location;
+    "ListObjects" "s3_list_objects" Bucket, GET Bucket [] ["delimiter", "encoding-type", "marker", "max-keys", "prefix"] = list_v1.await;
+    "ListObjectsV2" "s3_list_objects_v2" Bucket, GET Bucket ["list-type"] ["continuation-token", "delimiter", "encoding-type", "fetch-owner", "list-type", "max-keys", "metadata", "prefix", "start-after"] = list_v2.await;
+    "ListMultipartUploads" "s3_list_uploads" Bucket, GET Bucket ["uploads"] ["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"] = uploads;
+    "DeleteObjects" "s3_delete_objects" Bucket xml, POST Bucket ["delete"] ["delete"] = delete_many.await;
+    "PutObject" "s3_put_object" Write, PUT Object [] [] = put.await;
+    "CopyObject" "s3_copy_object" Write, PUT Object ["x-amz-copy-source"] [] = copy.await;
+    "GetObject" "s3_get_object" Read, GET Object [] ["partNumber", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "versionId"] = get.await;
+    "HeadObject" "s3_head_object" Read, HEAD Object [] ["partNumber", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "versionId"] = head.await;
+    "DeleteObject" "s3_delete_object" Write, DELETE Object [] ["versionId"] = delete.await;
+    "CreateMultipartUpload" "s3_create_upload" Write, POST Object ["uploads"] ["uploads"] = create_upload.await;
+    "UploadPart" "s3_upload_part" Write, PUT Object ["partNumber", "uploadId"] ["partNumber", "uploadId"] = part.await;
+    "UploadPartCopy" "s3_upload_part_copy" Write, PUT Object ["partNumber", "uploadId", "x-amz-copy-source"] ["partNumber", "uploadId"] = copy_part.await;
+    "CompleteMultipartUpload" "s3_complete_upload" Write xml, POST Object ["uploadId"] ["uploadId"] = complete.await;
+    "AbortMultipartUpload" "s3_abort_upload" Write, DELETE Object ["uploadId"] ["uploadId"] = abort.await;
+    "ListParts" "s3_list_parts" Write, GET Object ["uploadId"] ["max-parts", "part-number-marker", "uploadId"] = parts;
+    "GetObjectAttributes" "s3_get_attributes" Read, GET Object ["attributes"] ["attributes", "versionId"] = object_attributes.await;
+    "ListObjectVersions" "s3_list_versions" Bucket, GET Bucket ["versions"] ["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker", "versions"] = versions.await;
+    "GetBucketAcl" "s3_get_setting" Bucket, GET Bucket ["acl"] ["acl"] = acl.await;
+    "GetBucketCors" "s3_get_setting" Bucket, GET Bucket ["cors"] ["cors"] = get_cors;
+    "GetBucketEncryption" "s3_get_setting" Bucket, GET Bucket ["encryption"] ["encryption"] = unset;
+    "GetBucketLifecycleConfiguration" "s3_get_setting" Bucket, GET Bucket ["lifecycle"] ["lifecycle"] = get_lifecycle;
+    "GetBucketLogging" "s3_get_setting" Bucket, GET Bucket ["logging"] ["logging"] = unset;
+    "GetBucketPolicy" "s3_get_setting" Bucket, GET Bucket ["policy"] ["policy"] = unset;
+    "GetBucketReplication" "s3_get_setting" Bucket, GET Bucket ["replication"] ["replication"] = unset;
+    "GetBucketTagging" "s3_get_setting" Bucket, GET Bucket ["tagging"] ["tagging"] = unset;
+    "GetBucketVersioning" "s3_get_setting" Bucket, GET Bucket ["versioning"] ["versioning"] = unset;
+    "GetBucketWebsite" "s3_get_setting" Bucket, GET Bucket ["website"] ["website"] = unset;
+    "GetObjectLockConfiguration" "s3_get_setting" Bucket, GET Bucket ["object-lock"] ["object-lock"] = unset;
+    "GetObjectAcl" "s3_get_setting" Read, GET Object ["acl"] ["acl", "versionId"] = acl.await;
+    "GetObjectTagging" "s3_get_setting" Read, GET Object ["tagging"] ["tagging", "versionId"] = tags.await;
+    "PutObjectTagging" "s3_put_tags" Write xml, PUT Object ["tagging"] ["tagging", "versionId"] = put_tags.await;
+    "DeleteObjectTagging" "s3_delete_tags" Write, DELETE Object ["tagging"] ["tagging", "versionId"] = delete_tags.await;
+    "PutBucketCors" "s3_put_setting" WholeBucket xml, PUT Bucket ["cors"] ["cors"] = put_cors.await;
+    "DeleteBucketCors" "s3_delete_setting" WholeBucket, DELETE Bucket ["cors"] ["cors"] = delete_cors.await;
+    "PutBucketLifecycleConfiguration" "s3_put_setting" WholeBucket xml, PUT Bucket ["lifecycle"] ["lifecycle"] = put_lifecycle.await;
+    "DeleteBucketLifecycle" "s3_delete_setting" WholeBucket, DELETE Bucket ["lifecycle"] ["lifecycle"] = delete_lifecycle.await;
 }
 
 /// Name for a request that was refused before its operation was known.
@@ -121,10 +152,16 @@ pub(super) const PREFLIGHT: Name = Name {
     full: "S3/Preflight",
 };
 
-/// The operation that the protocol calls so; `None`: it is not served.
-pub(super) fn find(protocol: &str) -> Option<&'static Operation> {
-    let mut all = OPERATIONS.iter();
-    all.find(|operation| operation.protocol == protocol)
+/// The operation on this that most of its names tell from others; `None`: none is served.
+pub(super) fn resolve(
+    method: &Method,
+    level: Level,
+    has: impl Fn(&str) -> bool,
+) -> Option<&'static Operation> {
+    let all = OPERATIONS.iter();
+    let named =
+        all.filter(|it| it.on == (method.as_str(), level) && it.by.iter().all(|name| has(name)));
+    named.max_by_key(|it| it.by.len())
 }
 
 #[cfg(test)]
@@ -142,6 +179,13 @@ pub(super) mod tests {
             inside.map(str::trim).collect()
         };
         lines.map(cells).collect()
+    }
+
+    /// The operation that the protocol calls so.
+    pub(crate) fn find(protocol: &str) -> &'static Operation {
+        let mut all = OPERATIONS.iter();
+        all.find(|operation| operation.protocol == protocol)
+            .unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The parameters that each operation takes. s3s runs the plain operation where it does not know a
-//! subresource: `PUT key?renameObject` would write and `DELETE bucket?metadataConfiguration` delete
+//! The parameters that each operation takes. A subresource that is not served never runs the plain
+//! operation: `PUT key?renameObject` would write and `DELETE bucket?metadataConfiguration` delete
 //! the bucket.
 
 use percent_encoding::percent_decode_str;
@@ -27,11 +27,11 @@ pub(super) fn pairs(query: &str) -> Vec<(String, String)> {
 ///
 /// # Errors
 /// `NotImplemented` with its name, `InvalidArgument`.
-pub(super) fn check(operation: &Operation, query: &str) -> S3Result<()> {
-    let mut pairs = pairs(query);
+pub(super) fn check(operation: &Operation, query: &[(String, String)]) -> S3Result<()> {
     // They sign, or became headers when the signature was looked at.
-    pairs.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("x-amz-"));
-    for (name, value) in &pairs {
+    let is_ours = |name: &str| !name.to_ascii_lowercase().starts_with("x-amz-");
+    let mut pairs: Vec<_> = query.iter().filter(|(name, _)| is_ours(name)).collect();
+    for (name, value) in pairs.iter().copied() {
         let known = match name.as_str() {
             NAMED => value == operation.protocol,
             name => operation.takes.contains(&name),

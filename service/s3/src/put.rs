@@ -5,25 +5,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::ETAG;
+use http::{HeaderMap, HeaderName, StatusCode};
 use lumpscope_objects::{CommitInfo, Condition, Ctx, ETag, ObjectError, Writer};
-use s3s::dto::{
-    ChecksumType, ETagCondition, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
-};
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
+use s3s::dto::{ChecksumType, ETagCondition, Timestamp};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 use tokio_stream::StreamExt as _;
 
-use super::access::Asked;
 use super::attributes::put_info;
 use super::body::Flow;
+use super::call::{Call, wrong};
 use super::checks::{Checked, Checks, KINDS, of_kind};
-use super::endpoint::{Endpoint, Holds, Room, etag, signed};
+use super::endpoint::{EXPIRATION, Endpoint, Holds, Room, quoted};
 use super::form::Within;
 use super::inside::Inside;
+use super::reply::{self, Answer};
 use super::{error, tags};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::request::Scope;
 
+/// Bytes of the object that was put.
+const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
+/// Says what of the body is signed.
+const CONTENT_SHA256: &str = "x-amz-content-sha256";
+/// Each of its chunks, and nothing follows them.
+const SIGNED_CHUNKS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 /// Bytes of a body without what frames its chunks.
 const DECODED: &str = "x-amz-decoded-content-length";
 
@@ -35,7 +41,6 @@ const NO_OBJECT: ETag = ETag {
 
 /// Receiver of the bytes of a body.
 pub(super) trait Sink: Send {
-    /// Appends bytes.
     fn write(
         &mut self,
         ctx: Ctx<'_>,
@@ -51,7 +56,7 @@ impl Sink for Writer {
 
 /// The body of a request, and what is said of it.
 pub(super) struct Incoming {
-    body: Option<StreamingBlob>,
+    body: Body,
     /// Its bytes.
     pub(super) len: u64,
     /// What is kept of it meanwhile.
@@ -59,6 +64,8 @@ pub(super) struct Incoming {
     /// The file of a form, of which `len` are the most that there can be.
     within: Option<Within>,
     flow: Arc<Flow>,
+    /// Ends with a chunk without bytes. Where a trailer follows, that has to come instead.
+    needs_end: bool,
     checks: Checks,
     trailers: Option<TrailingHeaders>,
 }
@@ -68,31 +75,20 @@ impl Incoming {
     ///
     /// # Errors
     /// `MissingContentLength`, and as [`Checks::of`].
-    pub(super) fn of<T>(
-        request: &S3Request<T>,
-        body: Option<StreamingBlob>,
-        len: Option<i64>,
-        etag: S3Etag,
-    ) -> S3Result<Self> {
-        let chunked = is_chunked(&request.headers);
+    pub(super) fn of(call: &mut Call, etag: S3Etag) -> S3Result<Self> {
+        let chunked = is_chunked(&call.headers);
         // Where HTTP has chunks of its own too, only this one tells: boto3 does so over TLS.
-        let decoded = || request.headers.get(DECODED)?.to_str().ok()?.parse().ok();
-        let announced = match len {
-            Some(len) => u64::try_from(len).ok(),
-            None if body.is_none() => Some(0),
-            None if chunked => decoded(),
-            None => None,
+        let len = match call.parsed::<u64>("content-length")? {
+            None if chunked => call.parsed(DECODED)?,
+            len => len,
         };
-        let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
-        let mut len = announced.ok_or_else(missing)?;
-        let within = request.extensions.get::<Within>().copied();
+        let mut len = len.ok_or_else(|| S3Error::new(S3ErrorCode::MissingContentLength))?;
+        let within = call.within;
         if let Some(Within(_, most)) = within {
             len = len.min(most);
         }
-        let flow = request.extensions.get::<Arc<Flow>>().cloned();
-        let trailers = request.trailing_headers.clone();
         Ok(Self {
-            body,
+            body: std::mem::take(&mut call.body),
             len,
             holds: match (chunked, within) {
                 (true, _) => Holds::Chunk,
@@ -101,9 +97,10 @@ impl Incoming {
                 (false, None) => Holds::Nothing,
             },
             within,
-            flow: flow.unwrap_or_default(),
-            checks: Checks::of(&request.headers, etag)?,
-            trailers: trailers.or_else(|| request.extensions.get().cloned()),
+            flow: Arc::clone(&call.flow),
+            needs_end: call.header(CONTENT_SHA256)? == Some(SIGNED_CHUNKS),
+            checks: Checks::of(&call.headers, etag)?,
+            trailers: call.trailers.take(),
         })
     }
 
@@ -114,9 +111,7 @@ impl Incoming {
 
     /// The next bytes. A signed chunk is read as far as there is memory for it.
     async fn next(&mut self, room: &mut Room) -> S3Result<Option<Bytes>> {
-        let Some(body) = &mut self.body else {
-            return Ok(None);
-        };
+        let body = &mut self.body;
         let next = loop {
             tokio::select! {
                 biased;
@@ -162,6 +157,10 @@ impl Incoming {
             written.map_err(|failure| inside.failed(failure))?;
             stored += since.elapsed();
         }
+        if self.needs_end && !self.flow.has_final_chunk() {
+            let why = "the chunk without bytes, which ends a body of signed chunks, did not come";
+            return Err(S3Error::with_message(S3ErrorCode::IncompleteBody, why));
+        }
         match self.within {
             None if got != self.len => return Err(self.another_length(got)),
             Some(Within(least, _)) if got < least => {
@@ -194,15 +193,26 @@ impl Incoming {
 
 /// True: the body is cut into chunks below HTTP.
 fn is_chunked(headers: &HeaderMap) -> bool {
-    let kind = headers.get("x-amz-content-sha256");
+    let kind = headers.get(CONTENT_SHA256);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
 }
 
 /// When a put is made.
 ///
 /// # Errors
+/// As [`of_tags`], and as [`Call::tag`].
+pub(super) fn condition(call: &Call) -> S3Result<Condition> {
+    of_tags(
+        call.tag("if-match")?.as_ref(),
+        call.tag("if-none-match")?.as_ref(),
+    )
+}
+
+/// When a change is made.
+///
+/// # Errors
 /// `NotImplemented` for what S3 does not know either.
-pub(super) fn condition(
+fn of_tags(
     matches: Option<&ETagCondition>,
     none_match: Option<&ETagCondition>,
 ) -> S3Result<Condition> {
@@ -235,7 +245,7 @@ pub(super) fn of_delete(
     matches: Option<&ETagCondition>,
     like: (Option<i64>, Option<&Timestamp>),
 ) -> S3Result<Condition> {
-    let condition = condition(matches, None)?;
+    let condition = of_tags(matches, None)?;
     let (size, time) = like;
     if size.is_none() && time.is_none() {
         return Ok(condition);
@@ -250,10 +260,8 @@ pub(super) fn of_delete(
     };
     let seconds = |time: &Timestamp| time::OffsetDateTime::from(time.clone()).unix_timestamp();
     let number = |number: i64| {
-        u64::try_from(number).map_err(|_| {
-            let why = "no object has a size below 0, or is from before 1970";
-            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-        })
+        let why = "no object has a size below 0, or is from before 1970";
+        u64::try_from(number).map_err(|_| wrong(why))
     };
     Ok(Condition::IfLike {
         size: size.map(number).transpose()?,
@@ -263,54 +271,42 @@ pub(super) fn of_delete(
 }
 
 impl Endpoint {
-    pub(super) async fn put(
-        &self,
-        mut request: S3Request<PutObjectInput>,
-    ) -> S3Result<S3Response<PutObjectOutput>> {
-        let asked = Asked::of(&request)?;
-        let body = request.input.body.take();
-        let incoming = Incoming::of(&request, body, request.input.content_length, self.etag)?;
-        let mut input = request.input;
-        let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
-        let inside = self.enter(&asked, &input.bucket)?;
+    pub(super) async fn put(&self, call: &mut Call) -> S3Result<Answer> {
+        let incoming = Incoming::of(call, self.etag)?;
+        let call = &*call;
+        let condition = condition(call)?;
+        let inside = self.enter(call, &call.bucket)?;
         let mut room = self
-            .room(&inside, &asked, incoming.len, incoming.holds)
+            .room(&inside, call, incoming.len, incoming.holds)
             .await?;
-        let mut info = put_info!(input, incoming.size(), &request.extensions);
-        info.attributes
-            .extend(tags::of_header(input.tagging.as_deref())?);
-        let begun = inside.objects.begin(&input.bucket, &input.key, info);
+        let mut info = put_info(call, incoming.size())?;
+        let tags = tags::of_header(call.header("x-amz-tagging")?)?;
+        info.attributes.extend(tags);
+        let begun = inside.objects.begin(&call.bucket, &call.key, info);
         let mut writer = begun.map_err(|failure| inside.failed(failure))?;
         let checked = incoming
-            .into_sink((&inside, &asked.scope), &mut room, &mut writer)
+            .into_sink((&inside, &call.scope), &mut room, &mut writer)
             .await?;
         let len = writer.written();
-        asked.scope.add_bytes(len);
+        call.scope.add_bytes(len);
         let commit = CommitInfo {
             etag: checked.etag,
             crc32c: checked.crc32c,
             attributes: checked.attributes,
             condition,
         };
-        let committed = writer.commit(asked.scope.context(), commit).await;
+        let committed = writer.commit(call.scope.context(), commit).await;
         let committed = committed.map_err(|failure| inside.failed(failure))?;
         drop(room);
-        let sums = KINDS.into_iter();
-        let any = sums
-            .filter_map(|kind| of_kind(&checked.checksum, kind))
-            .next();
-        let full = ChecksumType::from_static(ChecksumType::FULL_OBJECT);
-        Ok(S3Response::new(PutObjectOutput {
-            checksum_type: any.map(|_| full),
-            e_tag: Some(etag(committed.info.etag)),
-            expiration: self.ends(&inside, (&input.bucket, &input.key), &committed.info),
-            size: Some(signed(len)),
-            checksum_crc32: checked.checksum.checksum_crc32,
-            checksum_crc32c: checked.checksum.checksum_crc32c,
-            checksum_crc64nvme: checked.checksum.checksum_crc64nvme,
-            checksum_sha1: checked.checksum.checksum_sha1,
-            checksum_sha256: checked.checksum.checksum_sha256,
-            ..PutObjectOutput::default()
-        }))
+        let mut sums = checked.checksum;
+        let any = KINDS.into_iter().any(|kind| of_kind(&sums, kind).is_some());
+        sums.checksum_type = any.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT));
+        let mut answer = reply::empty(StatusCode::OK);
+        reply::set(&mut answer, ETAG, Some(quoted(committed.info.etag)));
+        reply::set_sums(&mut answer, &sums);
+        reply::set(&mut answer, OBJECT_SIZE, Some(len.to_string()));
+        let ends = self.ends(&inside, call.place(), &committed.info);
+        reply::set(&mut answer, EXPIRATION, ends);
+        Ok(answer)
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_RANGE, EXPECT, ORIGIN};
+use http::header::{CONNECTION, EXPECT, ORIGIN};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use percent_encoding::percent_decode_str;
 use s3s::dto::CORSConfiguration;
 use s3s::service::S3Service;
-use s3s::{HttpError, S3Error, S3ErrorCode};
+use s3s::{HttpError, S3Error};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::codegen::Service;
@@ -19,9 +19,9 @@ use tonic::transport::server::Connected as _;
 use tracing::Instrument as _;
 
 use super::body::{Flow, Patience, Patient, Traced};
-use super::endpoint::Endpoint;
-use super::form::{self, Forms};
-use super::parameters::pairs;
+use super::form;
+use super::reply::{self, Answer};
+use super::route::{Routed, Router};
 use super::{cors, error, operations, signed, slow};
 use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use lumpscope_server::refusal::Refusal;
@@ -32,20 +32,17 @@ const FRAMING: u64 = 2;
 /// The id of a request, in its reply.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
-/// The parameter of GetObjectAttributes.
-const ATTRIBUTES: &str = "attributes";
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
 /// The region of a bucket, or of all of them.
-const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
+pub(super) const BUCKET_REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 
 /// State shared by the requests on all connections.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) s3: S3Service,
-    pub(super) endpoint: Endpoint,
-    pub(super) forms: Forms,
+    pub(super) router: Router,
     pub(super) requests: Arc<Requests>,
     pub(super) readers: Readers,
     pub(super) patience: Patience,
@@ -119,11 +116,16 @@ impl On {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     {
         let is_head = request.method() == Method::HEAD;
-        let expects = request.headers().contains_key(EXPECT) && request.body().is_end_stream();
+        let expects = request.headers().contains_key(EXPECT);
+        let expects_nothing = expects && request.body().is_end_stream();
         let (mut parts, body) = request.into_parts();
         let mut patience = self.serving.patience;
         patience.max = patience.max.saturating_mul(FRAMING);
-        let (body, flow) = Patient::new(body, patience, self.serving.endpoint.put_memory.clone());
+        let (body, flow) = Patient::new(
+            body,
+            (patience, expects),
+            self.serving.router.endpoint.put_memory.clone(),
+        );
         parts.extensions.insert(Arc::clone(&scope));
         parts.extensions.insert(Arc::clone(&flow));
         let mut request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
@@ -136,7 +138,7 @@ impl On {
         });
         let told = told.unwrap_or_default();
         if let Some(response) = self.at_once(&mut request, pages.as_deref(), &scope) {
-            let mut response = self.traced(&scope, &flow, response?, is_head);
+            let mut response = self.traced(&scope, &flow, response, is_head);
             response.headers_mut().extend(told);
             return Ok(response);
         }
@@ -151,7 +153,7 @@ impl On {
         };
         let mut response = self.traced(&scope, &flow, response, is_head);
         response.headers_mut().extend(told);
-        if expects {
+        if expects_nothing {
             // Nobody said "100 Continue", for nothing was to come. botocore reads the next answer
             // on such a connection wrongly, so there is none.
             let close = HeaderValue::from_static("close");
@@ -163,11 +165,14 @@ impl On {
     /// The rules of the bucket for pages of the web, if one asks.
     fn pages(&self, request: &Request<s3s::Body>) -> Option<Arc<CORSConfiguration>> {
         request.headers().get(ORIGIN)?;
-        let path = percent_decode_str(request.uri().path())
-            .decode_utf8()
-            .ok()?;
-        let bucket = path.strip_prefix('/')?.split('/').next()?;
-        let endpoint = &self.serving.endpoint;
+        let endpoint = &self.serving.router.endpoint;
+        let host = endpoint.bucket_of_host(request.headers()).ok()?;
+        let path = percent_decode_str(request.uri().path()).decode_utf8();
+        let path = path.ok()?;
+        let bucket = match &host {
+            Some(bucket) => bucket,
+            None => path.strip_prefix('/')?.split('/').next()?,
+        };
         let inside = endpoint.place(bucket).ok()?;
         endpoint.settings.cors(&inside.objects, bucket)
     }
@@ -178,24 +183,24 @@ impl On {
         request: &mut Request<s3s::Body>,
         pages: Option<&CORSConfiguration>,
         scope: &Scope,
-    ) -> Option<Result<Response<s3s::Body>, HttpError>> {
+    ) -> Option<Answer> {
+        let refused = |error: S3Error| error::answer(&error, scope.id());
         if let Some(error) = self.too_long(request) {
-            return Some(xml(error, scope));
+            return Some(refused(error));
         }
         if form::is_form(request.method(), request.headers()) {
             return None;
         }
         if *request.method() != Method::OPTIONS {
-            let refused = signed::check(request).err();
-            return refused.map(|error| xml(error, scope));
+            return signed::check(request).err().map(refused);
         }
         scope.set_method(operations::PREFLIGHT);
         Some(match cors::preflight(pages, request.headers()) {
-            Err(error) => xml(error, scope),
+            Err(error) => refused(error),
             Ok(headers) => {
-                let mut response = Response::new(s3s::Body::empty());
-                *response.headers_mut() = headers;
-                Ok(response)
+                let mut answer = reply::empty(StatusCode::OK);
+                *answer.headers_mut() = headers;
+                answer
             }
         })
     }
@@ -215,18 +220,18 @@ impl On {
         &self,
         scope: &Arc<Scope>,
         flow: &Flow,
-        mut response: Response<s3s::Body>,
+        mut response: Answer,
         is_head: bool,
     ) -> Response<Traced> {
         scope.set_method(operations::UNKNOWN);
         scope.received(flow.received_ns());
-        // s3s answers every HEAD of an object with 200.
-        if is_head && response.headers().contains_key(CONTENT_RANGE) && response.status() == 200 {
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        }
         let status = response.status();
         let code = error::code(status);
         let headers = response.headers_mut();
+        if !flow.is_over() {
+            // The rest of the body stands before the next request.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         headers.insert(REQUEST_ID, HeaderValue::from(scope.id()));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let retry = headers.entry(http::header::RETRY_AFTER);
@@ -253,67 +258,35 @@ fn work(
     serving: &Serving,
     request: Request<s3s::Body>,
     (scope, flow): (&Arc<Scope>, &Arc<Flow>),
-) -> impl Future<Output = Result<Response<s3s::Body>, HttpError>> + Send + use<> {
+) -> impl Future<Output = Result<Answer, HttpError>> + Send + use<> {
     let (scope, flow) = (Arc::clone(scope), Arc::clone(flow));
-    let (s3, forms) = (serving.s3.clone(), serving.forms.clone());
+    let (s3, router) = (serving.s3.clone(), serving.router.clone());
     async move {
-        let query = pairs(request.uri().query().unwrap_or_default());
-        let is_bare = query.iter().any(|(name, _)| name == ATTRIBUTES);
+        let refused = |error| error::answer(&error, scope.id());
         let call = async {
-            if !form::is_form(request.method(), request.headers()) {
-                let response = s3.call(request).await?;
-                return Ok(if is_bare { bare(response) } else { response });
+            if form::is_form(request.method(), request.headers()) {
+                return Ok(router.form(request).await.unwrap_or_else(refused));
             }
-            match forms.put(request).await {
-                Ok((put, done)) => forms.answer(put, done).await,
-                Err(error) => xml(error, &scope),
-            }
+            let answer = s3.call(request).await?;
+            Ok(match answer.extensions().get::<Routed>() {
+                Some(Routed) => answer,
+                None => refused(error::of_s3s(&answer)),
+            })
         };
         match unless_cut_off(&scope, call).await {
-            None => xml(error::refused(&Refusal::CutOff), &scope),
-            Some(response) => match flow.fault() {
-                Some(fault) => xml(error::fault(fault), &scope),
-                None => response.map(explained),
+            None => Ok(refused(error::refused(&Refusal::CutOff))),
+            Some(answer) => match flow.fault() {
+                Some(fault) => Ok(refused(error::fault(fault))),
+                None => answer,
             },
         }
-    }
-}
-
-/// An answer whose error has a message: clients show `Unknown` where s3s gives none.
-fn explained(response: Response<s3s::Body>) -> Response<s3s::Body> {
-    if !response.status().is_client_error() {
-        return response;
-    }
-    let told = response.body().bytes().unwrap_or_default();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    if told.contains("<Message>") {
-        return response;
-    }
-    let why = match told.contains("<Code>InvalidBucketName</Code>") {
-        true => "the name of a bucket has 3 to 63 small letters, digits, dots and hyphens",
-        false => "the service refuses this request",
-    };
-    response.map(|_| {
-        s3s::Body::from(told.replace("</Code>", &format!("</Code><Message>{why}</Message>")))
-    })
-}
-
-/// An answer whose entity tag has no quotes: that of GetObjectAttributes alone.
-fn bare(response: Response<s3s::Body>) -> Response<s3s::Body> {
-    match response.body().bytes() {
-        None => response,
-        Some(told) => response.map(|_| {
-            let told = String::from_utf8_lossy(&told);
-            let told = told.replace("<ETag>\"", "<ETag>");
-            s3s::Body::from(told.replace("\"</ETag>", "</ETag>"))
-        }),
     }
 }
 
 /// The document of an answer whose status has been sent: if it tells an error, the request has
 /// ended with that.
 async fn late(
-    work: impl Future<Output = Result<Response<s3s::Body>, HttpError>> + Send,
+    work: impl Future<Output = Result<Answer, HttpError>> + Send,
     scope: Arc<Scope>,
 ) -> Result<Bytes, s3s::StdError> {
     let response = work.await.map_err(s3s::StdError::from)?;
@@ -322,26 +295,4 @@ async fn late(
     }
     let document = response.body().bytes();
     Ok(document.ok_or("an answer to a copy is a document")?)
-}
-
-/// An error as a reply, with the id of its request.
-fn xml(mut error: S3Error, scope: &Scope) -> Result<Response<s3s::Body>, HttpError> {
-    error.set_request_id(scope.id().to_string());
-    let malformed = *error.code() == S3ErrorCode::AuthorizationHeaderMalformed;
-    let reply = error.to_http_response();
-    let mut reply = reply.map_err(|error| HttpError::new(Box::new(error)))?;
-    if malformed {
-        // A HEAD has no body to tell it in.
-        let region = HeaderValue::from_static(signed::REGION);
-        reply.headers_mut().insert(REGION, region);
-    }
-    match reply.body().bytes().filter(|_| malformed) {
-        None => Ok(reply),
-        // Clients take the region from here and ask again.
-        Some(told) => Ok(reply.map(|_| {
-            let region = format!("<Region>{}</Region></Error>", signed::REGION);
-            let told = String::from_utf8_lossy(&told).replace("</Error>", &region);
-            s3s::Body::from(told)
-        })),
-    }
 }

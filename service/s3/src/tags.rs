@@ -1,15 +1,14 @@
 //! Tags of objects: attributes with names of their own, which change without the object.
 
+use http::StatusCode;
 use lumpscope_objects::{ObjectInfo, Pairs, TAG};
 use percent_encoding::percent_decode_str;
-use s3s::dto::{
-    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, GetObjectTaggingInput,
-    GetObjectTaggingOutput, PutObjectTaggingInput, PutObjectTaggingOutput, Tag, TaggingDirective,
-};
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::dto::{GetObjectTaggingOutput, Tag, Tagging, TaggingDirective};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::access::Asked;
+use super::call::{Call, wrong as wrong_argument};
 use super::endpoint::{Endpoint, no_version};
+use super::reply::{self, Answer};
 use super::xml;
 
 /// Most tags of an object; most characters of the key and of the value of one.
@@ -54,10 +53,8 @@ pub(super) fn of_header(header: Option<&str>) -> S3Result<Pairs> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         let decoded = percent_decode_str(&text).decode_utf8();
-        decoded.map(std::borrow::Cow::into_owned).map_err(|_| {
-            let why = "x-amz-tagging is KEY=VALUE&..., encoded as in a URL";
-            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
-        })
+        let decoded = decoded.map(std::borrow::Cow::into_owned);
+        decoded.map_err(|_| wrong_argument("x-amz-tagging is KEY=VALUE&..., encoded as in a URL"))
     };
     let parts = header.unwrap_or_default().split('&');
     let parts = parts.filter(|part| !part.is_empty());
@@ -83,30 +80,21 @@ pub(super) fn count(info: &ObjectInfo) -> usize {
 /// `InvalidArgument`, and as [`of_header`].
 pub(super) fn of_copy(
     from: &ObjectInfo,
-    directive: Option<&TaggingDirective>,
-    header: Option<&str>,
+    (directive, header): (Option<&str>, Option<&str>),
 ) -> S3Result<Pairs> {
-    match directive.map(TaggingDirective::as_str) {
-        None | Some("" | TaggingDirective::COPY) => Ok(kept(from).cloned().collect()),
+    match directive {
+        None | Some(TaggingDirective::COPY) => Ok(kept(from).cloned().collect()),
         Some(TaggingDirective::REPLACE) => of_header(header),
-        Some(_) => {
-            let why = "x-amz-tagging-directive is COPY or REPLACE";
-            Err(S3Error::with_message(S3ErrorCode::InvalidArgument, why))
-        }
+        Some(_) => Err(wrong_argument("x-amz-tagging-directive is COPY or REPLACE")),
     }
 }
 
 impl Endpoint {
-    pub(super) async fn tags(
-        &self,
-        request: S3Request<GetObjectTaggingInput>,
-    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        no_version(input.version_id)?;
-        let inside = self.enter(&asked, &input.bucket)?;
-        let ctx = asked.scope.context();
-        let info = inside.objects.head(ctx, &input.bucket, &input.key).await;
+    pub(super) async fn tags(&self, call: &Call) -> S3Result<Answer> {
+        no_version(call.parameter("versionId"))?;
+        let inside = self.enter(call, &call.bucket)?;
+        let ctx = call.scope.context();
+        let info = inside.objects.head(ctx, &call.bucket, &call.key).await;
         let info = info.map_err(|failure| inside.failed(failure))?;
         let mut tags: Vec<_> = kept(&info).collect();
         tags.sort_unstable();
@@ -114,48 +102,32 @@ impl Endpoint {
             key: name.strip_prefix(TAG).map(str::to_owned),
             value: Some(value.clone()),
         });
-        Ok(S3Response::new(GetObjectTaggingOutput {
+        reply::xml(&GetObjectTaggingOutput {
             tag_set: tags.collect(),
             version_id: None,
-        }))
+        })
     }
 
-    pub(super) async fn put_tags(
-        &self,
-        request: S3Request<PutObjectTaggingInput>,
-    ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let tags = input.tagging.tag_set.into_iter();
+    pub(super) async fn put_tags(&self, call: &Call) -> S3Result<Answer> {
+        let tagging: Tagging = call.need()?;
+        let tags = tagging.tag_set.into_iter();
         let tags = tags.map(|tag| (tag.key.unwrap_or_default(), tag.value.unwrap_or_default()));
-        let place = (&*input.bucket, &*input.key, input.version_id);
-        self.retag(&asked, place, attributes(tags.collect())?)
-            .await?;
-        Ok(S3Response::new(PutObjectTaggingOutput::default()))
+        self.retag(call, attributes(tags.collect())?).await?;
+        Ok(reply::empty(StatusCode::OK))
     }
 
-    pub(super) async fn delete_tags(
-        &self,
-        request: S3Request<DeleteObjectTaggingInput>,
-    ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
-        let asked = Asked::of(&request)?;
-        let input = request.input;
-        let place = (&*input.bucket, &*input.key, input.version_id);
-        self.retag(&asked, place, Pairs::new()).await?;
-        Ok(S3Response::new(DeleteObjectTaggingOutput::default()))
+    pub(super) async fn delete_tags(&self, call: &Call) -> S3Result<Answer> {
+        self.retag(call, Pairs::new()).await?;
+        Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 
-    async fn retag(
-        &self,
-        asked: &Asked,
-        (bucket, key, version): (&str, &str, Option<String>),
-        tags: Pairs,
-    ) -> S3Result<()> {
-        no_version(version)?;
-        let inside = self.enter(asked, bucket)?;
-        let ctx = asked.scope.context();
-        let tagged = inside.objects.retag(ctx, (bucket, key), tags).await;
-        tagged.map_err(|failure| inside.failed(failure))
+    async fn retag(&self, call: &Call, tags: Pairs) -> S3Result<()> {
+        no_version(call.parameter("versionId"))?;
+        let inside = self.enter(call, &call.bucket)?;
+        let tagged = inside
+            .objects
+            .retag(call.scope.context(), call.place(), tags);
+        tagged.await.map_err(|failure| inside.failed(failure))
     }
 }
 

@@ -8,7 +8,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::checks::{self, CHECKSUM, KINDS, TYPE, decoded, encoded, kept_as};
 
 /// The attribute of an upload, and of the object made of it, that names its checksum.
-const ALGORITHM: &str = "x-amz-checksum-algorithm";
+pub(super) const ALGORITHM: &str = "x-amz-checksum-algorithm";
 /// The attribute of an object with the checksums of its parts, one behind the other.
 const OF_PARTS: &str = "lumpscope-part-checksums";
 /// Most bytes of that attribute: the tags of the object need room beside it.
@@ -30,14 +30,9 @@ impl Promised {
     ///
     /// # Errors
     /// `InvalidRequest`: there is no such one.
-    pub(super) fn of(
-        algorithm: Option<&ChecksumAlgorithm>,
-        wanted: Option<&ChecksumType>,
-    ) -> S3Result<Option<Self>> {
-        let wanted = wanted.map(ChecksumType::as_str).filter(|it| !it.is_empty());
-        let algorithm = algorithm.map(ChecksumAlgorithm::as_str);
+    pub(super) fn of(algorithm: Option<&str>, wanted: Option<&str>) -> S3Result<Option<Self>> {
         let refused = |why: String| Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
-        let Some(algorithm) = algorithm.filter(|it| !it.is_empty()) else {
+        let Some(algorithm) = algorithm else {
             return match wanted {
                 None => Ok(None),
                 Some(_) => refused(format!("{TYPE} needs {ALGORITHM}")),

@@ -368,7 +368,7 @@ mod tests {
                 ["get-memory", "put-memory leaves"],
             ),
             (
-                "store = [\"a=/x\"]\nqueue-policy = \"lifo\"",
+                "store = [\"a=/x\"]\nqueue-policy = \"learned\"",
                 ["line 2", "position"],
             ),
             (
@@ -378,6 +378,10 @@ mod tests {
             (
                 "store = [\"a=/x\"]\nscrub-interval = 0",
                 ["scrub-interval", "1 hour"],
+            ),
+            (
+                "store = [\"a=/x\"]\ns3-domain = [\"s3.example.org:9000\"]",
+                ["s3-domain", "without a port"],
             ),
             (
                 "store = [\"a=/x\"]\nmax-message = 10",

@@ -136,7 +136,6 @@ impl ConnectionMemory {
 }
 
 impl Granted {
-    /// Sets the bounds.
     pub(crate) fn bound(&self, server: Server) -> Server {
         let u32 = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         server

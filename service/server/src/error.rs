@@ -8,29 +8,22 @@ use std::path::PathBuf;
 
 /// Why the service did not start or did not end in order.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ServerError {
     /// The configuration file cannot be read.
     #[error("cannot read the configuration {}: {source}", path.display())]
-    ConfigRead {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    ConfigRead { path: PathBuf, source: io::Error },
     /// The configuration file cannot be understood.
     #[error("{}, line {line}: {why}", path.display())]
     ConfigParse {
-        /// The file.
         path: PathBuf,
         /// Line, counted from 1.
         line: usize,
-        /// Reason.
         why: String,
     },
     /// A value that makes no sense.
     #[error("{key}: {value} is {why}")]
     BadValue {
-        /// The key.
         key: &'static str,
         /// The value as given.
         value: String,
@@ -42,29 +35,20 @@ pub enum ServerError {
     NoStores,
     /// Two stores with one name.
     #[error("two stores are named {name:?}: give each its own name")]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
+    DuplicateName { name: String },
     /// Two names for one device or file.
     #[error(
         "stores {first:?} and {second:?} are the same device or file ({}): serve it once",
         path.display()
     )]
     SameDevice {
-        /// Name of the one.
         first: String,
-        /// Name of the other.
         second: String,
-        /// Path of the other.
         path: PathBuf,
     },
     /// TLS needs more than was given.
     #[error("TLS needs a certificate and its key: {missing} is missing; give both or neither")]
-    TlsIncomplete {
-        /// The key that is missing.
-        missing: &'static str,
-    },
+    TlsIncomplete { missing: &'static str },
     /// An address that other machines can reach.
     #[error(
         "{key} = {address} can be reached by other machines: give it TLS (--tls-cert, --tls-key) \
@@ -72,62 +56,40 @@ pub enum ServerError {
          add --allow-remote if everybody on the network may do everything"
     )]
     RemoteRefused {
-        /// The key.
         key: &'static str,
-        /// The address.
         address: SocketAddr,
     },
     /// A file of certificates or tokens cannot be used.
     #[error("{}: {why}", path.display())]
-    DoorFile {
-        /// The file.
-        path: PathBuf,
-        /// Reason and remedy.
-        why: String,
-    },
+    DoorFile { path: PathBuf, why: String },
     /// The UNIX socket cannot be listened on.
     #[error("cannot listen on the UNIX socket {}: {why}", path.display())]
-    UnixSocket {
-        /// Where it should be.
-        path: PathBuf,
-        /// Reason and remedy.
-        why: String,
-    },
+    UnixSocket { path: PathBuf, why: String },
     /// The address cannot be listened on.
     #[error("cannot listen on {address} ({key}): {source}; choose another port, 0 for any")]
     Bind {
-        /// The key.
         key: &'static str,
-        /// The address.
         address: SocketAddr,
-        /// Error of the system.
         source: io::Error,
     },
     /// The names of objects could not be read from a store.
     #[error("store {name:?}: its objects cannot be opened for S3: {source}")]
     OpenObjects {
-        /// Name of the store.
         name: String,
-        /// Error of the catalogue.
         source: Box<lumpscope_objects::ObjectError>,
     },
     /// A store cannot be opened.
     #[error("cannot open store {name:?} at {}: {source}{}", path.display(), lacking_rights(source))]
     OpenStore {
-        /// Its name.
         name: String,
-        /// Its path.
         path: PathBuf,
-        /// Error of the engine.
         #[source]
         source: Box<lumpscope_engine::Error>,
     },
     /// A store could not be closed in order.
     #[error("store {name:?} did not close in order: {source}; check its device")]
     CloseStore {
-        /// Its name.
         name: String,
-        /// Error of the engine.
         #[source]
         source: lumpscope_engine::Error,
     },
@@ -142,31 +104,21 @@ pub enum ServerError {
     },
     /// The log filter cannot be understood.
     #[error("log = {filter:?} is no filter: {why}; write for example \"info\"")]
-    LogFilter {
-        /// The filter.
-        filter: String,
-        /// Reason.
-        why: String,
-    },
+    LogFilter { filter: String, why: String },
     /// gRPC ended without being told to.
     #[error("the gRPC service ended by itself: the log says where it panicked; report this")]
     Ended,
     /// The runtime or a signal handler cannot be made.
     #[error("cannot {what}: {source}")]
     System {
-        /// The attempted action.
         what: &'static str,
-        /// Error of the system.
         source: io::Error,
     },
     /// A file cannot be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// read or write.
         what: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// An argument of a command makes no sense.

@@ -22,7 +22,7 @@ use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
-use crate::telemetry::otlp::{MetricsExport, Servers, Tracing};
+use crate::telemetry::otlp::{Servers, Tracing};
 
 /// A service that runs.
 pub struct Service {
@@ -37,7 +37,6 @@ pub struct Service {
     health: Health,
     requests: Arc<RequestMetrics>,
     tracing: Tracing,
-    exports: MetricsExport,
     drain: Duration,
     stop: watch::Sender<bool>,
     door: Door,
@@ -80,14 +79,8 @@ impl Service {
             Servers::new(grpc, s3),
             &observer,
         )?;
-        let (collector, every) = (
-            config.otlp_endpoint.as_deref(),
-            config.otlp_metrics_interval.0,
-        );
-        let exports = MetricsExport::new(collector, every);
         let sources = Sources {
             tracing: tracing.clone(),
-            exports: exports.clone(),
             stores: stores.clone(),
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
@@ -95,7 +88,6 @@ impl Service {
             put_memory: Bodies::new(config.put_memory().0),
             watches: Arc::new(Watches::new(&config)),
         };
-        exports.start(collector, every, sources.clone())?;
         let requests = Arc::clone(&sources.requests);
         let (stop, stopped) = watch::channel(false);
         let serving = listen::serve(sockets, &config, serve_s3, sources, stopped).await;
@@ -115,7 +107,6 @@ impl Service {
             health,
             requests,
             tracing,
-            exports,
             drain: config.drain_timeout,
             stop,
             door,
@@ -177,7 +168,7 @@ impl Service {
             let (task, requests) = (&mut self.grpc_task, &self.requests);
             stopping::finish(task, requests, &self.stores, self.drain, hurry).await;
         }
-        tokio::join!(self.tracing.shutdown(), self.exports.shutdown());
+        self.tracing.shutdown().await;
         let observer = self.observer.clone();
         let closed = stopping::close(&self.stores, move || observer.shutdown()).await;
         for task in &self.others {

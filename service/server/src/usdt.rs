@@ -20,7 +20,7 @@ pub enum LumpOp {
     Get,
     /// Asks whether it is there.
     Head,
-    /// Deletes it.
+    /// Deletes it, whether it is there or not.
     Delete,
 }
 

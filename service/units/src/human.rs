@@ -43,18 +43,6 @@ pub fn short_ns(ns: u64) -> String {
     short(ns, &TIMES)
 }
 
-/// A power of two in at most four characters: `512`, `4K`, `256M`.
-#[must_use]
-pub fn power_of_two(exponent: u32) -> String {
-    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
-    let unit = usize::try_from(exponent / 10).unwrap_or(usize::MAX);
-    format!(
-        "{}{}",
-        1_u32 << (exponent % 10),
-        UNITS.get(unit).unwrap_or(&"?")
-    )
-}
-
 /// `850 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
 #[must_use]
 pub fn duration_ns(ns: u64) -> String {
@@ -210,8 +198,6 @@ mod tests {
         assert_eq!(bytes(1536), "1.50 KiB");
         assert_eq!(bytes(1 << 30), "1.00 GiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
-        assert_eq!(power_of_two(9), "512");
-        assert_eq!(power_of_two(28), "256M");
         assert_eq!(duration_ns(999), "999 ns");
         assert_eq!(duration_ns(12_345), "12.3 µs");
         assert_eq!(duration_ns(4_560_000), "4.56 ms");

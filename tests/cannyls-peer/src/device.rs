@@ -14,9 +14,9 @@ use cannyls::nvm::NonVolatileMemory;
 use cannyls::storage::{Storage, StorageBuilder};
 use futures01::{Async, Future};
 use lumpscope_lab::engine::PeerReport;
-use lumpscope_lab::load::{Load, Measured, Meter, Promise, SAMPLES};
+use lumpscope_lab::load::{Engine, Load, Meter, Promise};
 
-use crate::storage::{ENGINE, check, durability, lump_len};
+use crate::storage::{ENGINE, durability, lump_len, report};
 
 /// Looks at the answers before the looking thread sleeps between them.
 const EAGER_LOOKS: u32 = 2000;
@@ -25,7 +25,6 @@ const PAUSE: Duration = Duration::from_micros(20);
 
 type Answer<T> = Box<dyn Future<Item = T, Error = cannyls::Error>>;
 
-/// Waits for one answer.
 fn wait<T>(mut answer: impl Future<Item = T, Error = cannyls::Error>) -> Result<T> {
     let mut looks = 0;
     loop {
@@ -45,40 +44,86 @@ fn rest(looks: &mut u32) {
     }
 }
 
-/// Keeps `depth` requests under way until `next` has none left; they tell their bytes.
-fn in_window(
-    depth: usize,
-    meter: &mut Meter,
-    mut next: impl FnMut() -> Option<Answer<u64>>,
-) -> Result<()> {
-    let mut window: Vec<(Instant, Answer<u64>)> = Vec::with_capacity(depth);
-    let (mut more, mut looks) = (true, 0);
-    loop {
-        while more && window.len() < depth {
-            let begin = Instant::now();
-            match next() {
-                Some(request) => window.push((begin, request)),
-                None => more = false,
+/// The device under a load.
+struct Window<'a> {
+    handle: DeviceHandle,
+    load: &'a Load,
+    in_flight: Vec<(Instant, Answer<u64>)>,
+}
+
+impl<'a> Window<'a> {
+    fn new(device: &Device, load: &'a Load) -> Window<'a> {
+        Window {
+            handle: device.handle(),
+            load,
+            in_flight: Vec::with_capacity(load.depth),
+        }
+    }
+
+    /// Waits until at most so many requests are in flight.
+    fn shrink(&mut self, most: usize, meter: &mut Meter) -> Result<()> {
+        let mut looks = 0;
+        while self.in_flight.len() > most {
+            let before = self.in_flight.len();
+            let mut at = 0;
+            while let Some((begin, answer)) = self.in_flight.get_mut(at) {
+                if let Async::Ready(bytes) = answer.poll()? {
+                    meter.request(bytes, begin.elapsed());
+                    drop(self.in_flight.swap_remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+            if self.in_flight.len() == before {
+                rest(&mut looks);
             }
         }
-        if window.is_empty() {
-            return Ok(());
-        }
-        let mut at = 0;
-        let before = window.len();
-        while let Some((begin, answer)) = window.get_mut(at) {
-            if let Async::Ready(bytes) = answer.poll()? {
-                meter.request(bytes, begin.elapsed());
-                drop(window.swap_remove(at));
-            } else {
-                at += 1;
-            }
-        }
-        if window.len() < before {
-            looks = 0;
-        } else {
-            rest(&mut looks);
-        }
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        meter: &mut Meter,
+        request: impl FnOnce(&DeviceHandle) -> Answer<u64>,
+    ) -> Result<()> {
+        self.shrink(self.load.depth.max(1) - 1, meter)?;
+        let begin = Instant::now();
+        self.in_flight.push((begin, request(&self.handle)));
+        Ok(())
+    }
+}
+
+impl Engine for Window<'_> {
+    type Lump = LumpData;
+
+    const NAME: &'static str = ENGINE;
+
+    fn lump(&mut self, bytes: &[u8]) -> Result<LumpData> {
+        Ok(self.handle.allocate_lump_data_with_bytes(bytes)?)
+    }
+
+    fn put(&mut self, id: u64, lump: LumpData, meter: &mut Meter) -> Result<()> {
+        let size = self.load.size;
+        self.submit(meter, |handle| {
+            let put = handle.request().put(LumpId::new(id.into()), lump);
+            Box::new(put.map(move |_| size))
+        })
+    }
+
+    fn get(&mut self, id: u64, meter: &mut Meter) -> Result<()> {
+        self.submit(meter, |handle| {
+            let get = handle.request().get(LumpId::new(id.into()));
+            Box::new(get.map(|data| lump_len(data.as_ref())))
+        })
+    }
+
+    fn drain(&mut self, meter: &mut Meter) -> Result<()> {
+        self.shrink(0, meter)
+    }
+
+    fn holds(&mut self, id: u64, bytes: &[u8]) -> Result<bool> {
+        let data = wait(self.handle.request().get(LumpId::new(id.into())))?;
+        Ok(data.is_some_and(|data: LumpData| data.as_bytes() == bytes))
     }
 }
 
@@ -113,25 +158,9 @@ where
         builder.journal_sync_interval(0);
     }
     let device = start(builder.open(nvm)?)?;
-    let handle = device.handle();
-    let mut puts = Meter::new();
-    let mut next = 0;
-    while next < load.count && (next == 0 || puts.timed() < load.time) {
-        let end = load.count.min(next + load.batch());
-        next = put_batch(&handle, load, next..end, &mut puts)?;
-    }
-    let get = if gets {
-        Some(read(&handle, load, next)?)
-    } else {
-        None
-    };
+    let measured = report(&mut Window::new(&device, load), load, gets)?;
     stop(device)?;
-    Ok(PeerReport {
-        engine: ENGINE.to_owned(),
-        durability: durability(load).to_owned(),
-        put: Some(puts.finish()),
-        get,
-    })
+    Ok(measured)
 }
 
 /// Gets of lumps that are there.
@@ -139,8 +168,9 @@ pub(crate) fn gets_only<N>(nvm: N, load: &Load) -> Result<PeerReport>
 where
     N: NonVolatileMemory + Send + 'static,
 {
+    ensure!(load.count > 0, "there is nothing to get");
     let device = start(Storage::open(nvm)?)?;
-    let get = read(&device.handle(), load, load.count)?;
+    let get = load.gets(&mut Window::new(&device, load), load.count, || Ok(()))?;
     stop(device)?;
     Ok(PeerReport {
         engine: ENGINE.to_owned(),
@@ -148,56 +178,4 @@ where
         put: None,
         get: Some(get),
     })
-}
-
-/// Puts a batch that was prepared; answers the id after the last one that was put.
-fn put_batch(
-    handle: &DeviceHandle,
-    load: &Load,
-    ids: std::ops::Range<u64>,
-    meter: &mut Meter,
-) -> Result<u64> {
-    let mut lumps = Vec::new();
-    for id in ids.clone() {
-        let mut data = handle.allocate_lump_data(usize::try_from(load.size)?)?;
-        load.payload(id, data.as_bytes_mut());
-        lumps.push(data);
-    }
-    // What is left over is given back outside the timed part.
-    let mut lumps = lumps.into_iter();
-    let left = load.time.saturating_sub(meter.timed());
-    let (mut next, size, begin) = (ids.start, load.size, Instant::now());
-    in_window(load.depth, meter, || {
-        if next > 0 && begin.elapsed() >= left {
-            return None;
-        }
-        let put = handle
-            .request()
-            .put(LumpId::new(next.into()), lumps.next()?);
-        next += 1;
-        Some(Box::new(put.map(move |_| size)))
-    })?;
-    meter.timed_since(begin);
-    Ok(next)
-}
-
-fn read(handle: &DeviceHandle, load: &Load, lumps: u64) -> Result<Measured> {
-    ensure!(lumps > 0, "there is nothing to get");
-    let mut meter = Meter::new();
-    let order = load.order(lumps);
-    let mut turns = order.iter().cycle();
-    let begin = Instant::now();
-    in_window(load.depth, &mut meter, || {
-        if begin.elapsed() >= load.time {
-            return None;
-        }
-        let get = handle.request().get(LumpId::new((*turns.next()?).into()));
-        Some(Box::new(get.map(|data| lump_len(data.as_ref()))))
-    })?;
-    meter.timed_since(begin);
-    for &id in order.iter().take(SAMPLES) {
-        let data: Option<LumpData> = wait(handle.request().get(LumpId::new(id.into())))?;
-        check(load, id, data.as_ref())?;
-    }
-    Ok(meter.finish())
 }

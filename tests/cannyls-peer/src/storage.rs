@@ -4,15 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::{FileNvm, NonVolatileMemory};
 use cannyls::storage::{Storage, StorageBuilder};
 use lumpscope_lab::engine::PeerReport;
-use lumpscope_lab::load::{Load, Meter, Promise, SAMPLES};
+use lumpscope_lab::load::{Engine, Load, Meter, Promise};
 
 /// Version of the crate, as its dependency is pinned.
 pub(crate) const ENGINE: &str = "cannyls 0.10.0";
@@ -40,97 +40,89 @@ pub(crate) fn create<N: NonVolatileMemory>(nvm: N, block_size: u16) -> Result<()
     Ok(())
 }
 
-/// Puts all lumps of a load, and leaves everything on the disk.
-pub(crate) fn fill<N: NonVolatileMemory>(nvm: N, load: &Load) -> Result<()> {
-    let mut storage = Storage::open(nvm)?;
-    for id in 0..load.count {
-        let data = lump(&storage, load, id)?;
-        storage.put(&LumpId::new(id.into()), &data)?;
-    }
-    storage.journal_sync()?;
-    Ok(())
+/// The storage under a load, one request at a time.
+struct Direct<'a, N: NonVolatileMemory> {
+    storage: Storage<N>,
+    load: &'a Load,
 }
 
-fn lump<N: NonVolatileMemory>(storage: &Storage<N>, load: &Load, id: u64) -> Result<LumpData> {
-    let mut data = storage.allocate_lump_data(usize::try_from(load.size)?)?;
-    load.payload(id, data.as_bytes_mut());
-    Ok(data)
+impl<N: NonVolatileMemory> Engine for Direct<'_, N> {
+    type Lump = LumpData;
+
+    const NAME: &'static str = ENGINE;
+
+    fn lump(&mut self, bytes: &[u8]) -> Result<LumpData> {
+        Ok(self.storage.allocate_lump_data_with_bytes(bytes)?)
+    }
+
+    fn put(&mut self, id: u64, lump: LumpData, meter: &mut Meter) -> Result<()> {
+        let started = Instant::now();
+        self.storage.put(&LumpId::new(id.into()), &lump)?;
+        if self.load.promise != Promise::Buffered {
+            self.storage.journal_sync()?;
+        }
+        meter.request(self.load.size, started.elapsed());
+        Ok(())
+    }
+
+    fn get(&mut self, id: u64, meter: &mut Meter) -> Result<()> {
+        let started = Instant::now();
+        let data = self.storage.get(&LumpId::new(id.into()))?;
+        meter.request(lump_len(data.as_ref()), started.elapsed());
+        Ok(())
+    }
+
+    fn drain(&mut self, _meter: &mut Meter) -> Result<()> {
+        Ok(())
+    }
+
+    fn holds(&mut self, id: u64, bytes: &[u8]) -> Result<bool> {
+        let data = self.storage.get(&LumpId::new(id.into()))?;
+        Ok(data.is_some_and(|data| data.as_bytes() == bytes))
+    }
+}
+
+/// Puts all lumps of a load, and leaves everything on the disk.
+pub(crate) fn fill<N: NonVolatileMemory>(nvm: N, load: &Load) -> Result<()> {
+    let filling = Load {
+        promise: Promise::Buffered,
+        time: Duration::MAX,
+        ..*load
+    };
+    let storage = Storage::open(nvm)?;
+    let mut direct = Direct {
+        storage,
+        load: &filling,
+    };
+    filling.puts(&mut direct, || Ok(()))?;
+    direct.storage.journal_sync()?;
+    Ok(())
 }
 
 /// Runs the load and measures it.
 pub(crate) fn run<N: NonVolatileMemory>(nvm: N, load: &Load, gets: bool) -> Result<PeerReport> {
-    let mut storage = Storage::open(nvm)?;
-    let mut puts = Meter::new();
-    let mut next = 0;
-    while next < load.count && (next == 0 || puts.timed() < load.time) {
-        let end = load.count.min(next + load.batch());
-        let lumps: Vec<LumpData> = (next..end)
-            .map(|id| lump(&storage, load, id))
-            .collect::<Result<_>>()?;
-        let left = load.time.saturating_sub(puts.timed());
-        let begin = Instant::now();
-        for data in &lumps {
-            if next > 0 && begin.elapsed() >= left {
-                break;
-            }
-            let started = Instant::now();
-            storage.put(&LumpId::new(next.into()), data)?;
-            if load.promise != Promise::Buffered {
-                storage.journal_sync()?;
-            }
-            puts.request(load.size, started.elapsed());
-            next += 1;
-        }
-        puts.timed_since(begin);
-    }
-    let get = if gets {
-        Some(read(&mut storage, load, next)?.finish())
-    } else {
-        None
+    let storage = Storage::open(nvm)?;
+    report(&mut Direct { storage, load }, load, gets)
+}
+
+/// Puts, and if they are asked for gets of the same lumps.
+pub(crate) fn report(engine: &mut impl Engine, load: &Load, gets: bool) -> Result<PeerReport> {
+    let put = load.puts(engine, || Ok(()))?;
+    let get = match gets {
+        true => Some(load.gets(engine, put.requests, || Ok(()))?),
+        false => None,
     };
     Ok(PeerReport {
         engine: ENGINE.to_owned(),
         durability: durability(load).to_owned(),
-        put: Some(puts.finish()),
+        put: Some(put),
         get,
     })
-}
-
-fn read<N: NonVolatileMemory>(storage: &mut Storage<N>, load: &Load, lumps: u64) -> Result<Meter> {
-    let mut meter = Meter::new();
-    let order = load.order(lumps);
-    let begin = Instant::now();
-    for &id in order.iter().cycle() {
-        if begin.elapsed() >= load.time {
-            break;
-        }
-        let started = Instant::now();
-        let data = storage.get(&LumpId::new(id.into()))?;
-        meter.request(lump_len(data.as_ref()), started.elapsed());
-    }
-    meter.timed_since(begin);
-    for &id in order.iter().take(SAMPLES) {
-        let data = storage.get(&LumpId::new(id.into()))?;
-        check(load, id, data.as_ref())?;
-    }
-    Ok(meter)
 }
 
 /// Bytes of what a get found.
 pub(crate) fn lump_len(data: Option<&LumpData>) -> u64 {
     data.map_or(0, |data| data.as_bytes().len() as u64)
-}
-
-/// Insists that a lump is what was put.
-pub(crate) fn check(load: &Load, id: u64, data: Option<&LumpData>) -> Result<()> {
-    let mut expected = vec![0; usize::try_from(load.size)?];
-    load.payload(id, &mut expected);
-    let found = data.map(LumpData::as_bytes);
-    ensure!(
-        found == Some(&expected[..]),
-        "lump {id} was read back with other bytes than were put"
-    );
-    Ok(())
 }
 
 /// How puts come to their promise, for the report.

@@ -10,7 +10,7 @@ use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::FileNvm;
 use cannyls::storage::{Storage, StorageBuilder};
-use lumpscope_lab::load::runner::{ContentRule, content};
+use lumpscope_lab::load::runner::content;
 use lumpscope_lab::run::CannylsRun;
 use lumpscope_lab::workload::{Command, CommandStream, WorkloadArgs};
 
@@ -64,11 +64,6 @@ pub(crate) fn run(args: &WorkloadFileArgs) -> Result<CannylsRun> {
         latency_ns: Vec::with_capacity(stream.commands.len()),
         survivors: None,
     };
-    let rule = if args.verify {
-        ContentRule::Published
-    } else {
-        ContentRule::Fast
-    };
     let limit = args.milliseconds.map(Duration::from_millis);
     let mut begin = Instant::now();
     let mut versions = Vec::new();
@@ -80,7 +75,7 @@ pub(crate) fn run(args: &WorkloadFileArgs) -> Result<CannylsRun> {
         if counts && limit.is_some_and(|limit| begin.elapsed() >= limit) {
             break;
         }
-        let latency = perform(&mut storage, command, &mut versions, rule, args)
+        let latency = perform(&mut storage, command, &mut versions, args)
             .with_context(|| format!("command {} ({command})", index + 1))?;
         if counts {
             run.latency_ns.push(nanoseconds(latency));
@@ -130,19 +125,18 @@ fn perform(
     storage: &mut Storage<FileNvm>,
     command: &Command,
     versions: &mut Vec<u64>,
-    rule: ContentRule,
     args: &WorkloadFileArgs,
 ) -> Result<Duration> {
     match *command {
         Command::Put { id, size } => {
             let version = next_version(versions, id)?;
-            let bytes = content(rule, id, version, size);
+            let bytes = content(id, version, size);
             let data = storage.allocate_lump_data_with_bytes(&bytes)?;
             put(storage, id, (version, &data), args.sync)
         }
         Command::Embed { id, size } => {
             let version = next_version(versions, id)?;
-            let bytes = content(rule, id, version, size);
+            let bytes = content(id, version, size);
             let data = LumpData::new_embedded(bytes.to_vec())?;
             put(storage, id, (version, &data), args.sync)
         }
@@ -152,7 +146,7 @@ fn perform(
             let latency = begin.elapsed();
             let found = found.context("the lump is gone although it was never deleted")?;
             let version = versions.get(usize::try_from(id)?).copied().unwrap_or(0);
-            check(found.as_bytes(), (id, version, size), rule, args.verify)?;
+            check(found.as_bytes(), (id, version, size), args.verify)?;
             Ok(latency)
         }
         Command::Delete { id, .. } => {
@@ -213,18 +207,13 @@ fn next_version(versions: &mut Vec<u64>, id: u64) -> Result<u64> {
 }
 
 /// Insists on the length, and on every byte when that was asked for.
-fn check(
-    found: &[u8],
-    (id, version, size): (u64, u64, u64),
-    rule: ContentRule,
-    verify: bool,
-) -> Result<()> {
+fn check(found: &[u8], (id, version, size): (u64, u64, u64), verify: bool) -> Result<()> {
     let length = found.len() as u64;
     ensure!(
         length == size,
         "{length} bytes were read where {size} were put"
     );
-    if verify && found != &content(rule, id, version, size)[..] {
+    if verify && found != &content(id, version, size)[..] {
         bail!("lump {id} was read back with other bytes than were put");
     }
     Ok(())
@@ -247,8 +236,7 @@ fn verify(path: &Path, stream: &CommandStream) -> Result<(u64, u64)> {
         let data = storage.get(&lump_id(id))?;
         let data = data.with_context(|| format!("lump {id} is gone after reopening"))?;
         let expected = (id, lump.version, lump.size);
-        check(data.as_bytes(), expected, ContentRule::Published, true)
-            .context("after reopening")?;
+        check(data.as_bytes(), expected, true).context("after reopening")?;
         bytes += lump.size;
     }
     Ok((found.len() as u64, bytes))

@@ -36,7 +36,7 @@ impl Need {
                     None
                 } else {
                     Some(format!(
-                        "'{name}' is not installed (./dev setup installs it)"
+                        "'{name}' is not installed (./dev setup all installs it)"
                     ))
                 }
             }

@@ -1,11 +1,8 @@
-//! Recording rules and alerts: rules that Prometheus 2 and 3 accept, that say and come when they should, and that name
-//! metrics which exist.
+//! Recording rules and alerts name metrics that exist, are tested, have a runbook, and agree with the page. What
+//! Prometheus makes of them: `pages::rules`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use lumpscope_tests::needs::{Need, available, find_tool};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,45 +20,9 @@ const ALERTS: &str = "dashboards/prometheus/alerts.yml";
 const RUNBOOKS: &str = "docs/runbooks";
 const RULES_TESTS: &str = "dashboards/prometheus/tests/rules.yml";
 const ALERTS_TESTS: &str = "dashboards/prometheus/tests/alerts.yml";
-const STATES_TESTS: &str = "dashboards/prometheus/tests/states.yml";
 const PROMETHEUS: &str = "dashboards/prometheus/prometheus.yml";
 /// A store that has failed has its alert within this many seconds.
 const TOLD_WITHIN: u64 = 5;
-
-fn promtool(program: &str, args: &[&str]) -> String {
-    let program = find_tool(program).expect("it was found before");
-    let output = Command::new(program)
-        .args(args)
-        .current_dir(root())
-        .output()
-        .expect("promtool starts");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{failed}");
-    said
-}
-
-fn accepts_and_tests(program: &'static str) {
-    if !available(&[Need::Tool(program)]) {
-        return;
-    }
-    promtool(program, &["check", "rules", RULES, ALERTS]);
-    let said = promtool(
-        program,
-        &["test", "rules", RULES_TESTS, ALERTS_TESTS, STATES_TESTS],
-    );
-    assert!(said.contains("SUCCESS"), "{said}");
-}
-
-#[test]
-fn prometheus_2_accepts_the_rules_and_they_do_what_their_tests_say() {
-    accepts_and_tests("promtool");
-}
-
-#[test]
-fn prometheus_3_accepts_the_rules_and_they_do_what_their_tests_say() {
-    accepts_and_tests("promtool-3");
-}
 
 /// Seconds of the first `key` in a text of YAML.
 fn seconds(text: &str, key: &str) -> u64 {

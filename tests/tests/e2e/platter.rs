@@ -557,7 +557,7 @@ fn live_disks_are_compared_with_their_model() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("check.json");
-    let file = json.to_str().expect("plain");
+    let file = format!("--json={}", json.display());
     let said = run_ok(&[
         "platter",
         "check",
@@ -565,16 +565,19 @@ fn live_disks_are_compared_with_their_model() {
         "2",
         "--requests",
         "12",
-        "--output",
-        file,
+        &file,
     ]);
     let text = std::fs::read_to_string(&json).expect("what was measured");
     let measured: Value = serde_json::from_str(&text).expect("JSON");
     let list = |name: &str| measured[name].as_array().cloned().expect("a list");
-    let (rows, trials) = (list("rows"), list("trials"));
-    assert_eq!((rows.len(), trials.len()), (9, 18));
-    for row in &rows {
-        let name = row["name"].as_str().expect("a name");
+    let (figures, trials) = (list("figures"), list("trials"));
+    let live = figures
+        .iter()
+        .filter(|figure| figure["column"] == "live/model");
+    let names: Vec<&str> = live.filter_map(|figure| figure["name"].as_str()).collect();
+    assert_eq!((names.len(), trials.len()), (9, 18));
+    for name in names {
+        let (name, _) = name.split_once(':').expect("a name and a title");
         assert!(said.contains(name), "{name} in {said}");
         let rounds: Vec<&Value> = trials
             .iter()

@@ -28,7 +28,7 @@ const MIB: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for what must come.
-pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
             if let Some(found) = look() {
@@ -48,7 +48,8 @@ fn any() -> SocketAddr {
 fn serve(lab: &Lab, collector: SocketAddr, more: &[&str]) -> Service {
     let endpoint = format!("http://{collector}");
     let arguments = ["--otlp-endpoint", &endpoint, "--trace-ratio", "0"];
-    Service::start(lab, &[&arguments[..], more].concat())
+    let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20t")];
+    Service::start_within(lab, &[&arguments[..], more].concat(), &headers)
 }
 
 /// A request that is a part of the trace of its client.
@@ -132,6 +133,9 @@ async fn a_put_is_one_trace_down_to_its_block_requests() {
     let resource = collected.resource();
     assert_eq!(text(&resource, "service.name"), "lumpscope");
     assert_eq!(text(&resource, "service.instance.id").len(), 36);
+    let senders = collected.authorizations();
+    let known = senders.iter().all(|it| it.as_deref() == Some("Bearer t"));
+    assert!(known, "{senders:?}");
 
     let exemplar = format!("# {{trace_id=\"{TRACE}\"}}");
     let scraped = service.scrape();

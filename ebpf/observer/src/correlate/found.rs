@@ -17,7 +17,6 @@ pub(super) struct Match {
     pub(super) doubted: Vec<u64>,
 }
 
-/// One of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// Serial number of the I/O.

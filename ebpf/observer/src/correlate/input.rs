@@ -43,7 +43,7 @@ pub enum Input {
     Placed {
         /// Index of the store.
         store: usize,
-        /// Its place.
+        /// Disk and sectors that hold it.
         placement: Placement,
         /// Name of the whole disk, e.g. `loop3`; empty: unknown, as in old recordings.
         #[serde(default)]
@@ -53,7 +53,7 @@ pub enum Input {
     Audited {
         /// Whole disk: see [`lumpscope_ebpf_common::kernel_dev`].
         dev: u32,
-        /// The audit.
+        /// Counts of the probes against the kernel's.
         report: Box<AuditReport>,
     },
     /// An I/O is about to be done.
@@ -64,7 +64,7 @@ pub enum Input {
         store: usize,
         /// Token of the I/O.
         token: u64,
-        /// When.
+        /// `CLOCK_MONOTONIC` in nanoseconds, taken after the system call.
         end_ns: u64,
     },
     /// A request has ended.
@@ -80,7 +80,7 @@ pub enum Input {
     Event(Event),
     /// Everything that completed up to this time has been told.
     Drained {
-        /// Time.
+        /// `CLOCK_MONOTONIC` in nanoseconds.
         until_ns: u64,
     },
 }
@@ -94,9 +94,9 @@ pub struct Declared {
     pub token: u64,
     /// Ids of the requests it is done for; empty: for the store itself.
     pub requests: Vec<u64>,
-    /// Its purpose.
+    /// Whose bytes it moves.
     pub purpose: Purpose,
-    /// Kind.
+    /// Read, write or flush.
     pub op: Op,
     /// Byte offset in the device or file; 0 for a flush.
     pub offset: u64,
@@ -117,7 +117,7 @@ pub struct Ended {
     pub method: Cow<'static, str>,
     /// Body bytes moved.
     pub bytes: u64,
-    /// Accepted.
+    /// `CLOCK_MONOTONIC` in nanoseconds when it was accepted.
     pub begin_ns: u64,
     /// Last byte handed over.
     pub end_ns: u64,

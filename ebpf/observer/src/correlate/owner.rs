@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::event::{Class, Event};
 use crate::name::ThreadName;
 
-/// Number of owner classes.
 pub(super) const CLASSES: usize = 6;
 /// The owner classes, as reports name them.
 pub const OWNERS: [&str; CLASSES] = [

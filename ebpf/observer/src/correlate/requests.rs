@@ -59,7 +59,6 @@ pub(super) type Intervals = SmallVec<[(u64, u64); 4]>;
 pub(super) struct Open {
     /// The first of its block requests.
     pub(super) blocks: Vec<Block>,
-    /// How many there were.
     pub(super) count: u32,
     /// Those of them that may be another's.
     pub(super) uncertain: u32,
@@ -87,7 +86,6 @@ pub(super) struct Gaps {
     pub(super) perhaps_merged: u32,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     open: HashMap<u64, Open>,

@@ -18,7 +18,6 @@ pub(super) struct Taps {
 
 /// The disk that a block request went to.
 pub(super) struct At<'a> {
-    /// Name of the disk.
     pub(super) disk: &'a str,
     /// The stores on it: index and name.
     pub(super) stores: &'a [(usize, &'a str)],

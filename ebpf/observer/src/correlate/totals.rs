@@ -183,7 +183,6 @@ fn bucket_of(ns: u64) -> usize {
     usize::try_from(number).map_or(BUCKETS - 1, |number| number.min(BUCKETS - 1))
 }
 
-/// Stage times by name.
 pub(super) fn stage_times(stages: &[u64; STAGES.len()]) -> Vec<StageTime> {
     let pairs = STAGES.iter().zip(stages);
     pairs

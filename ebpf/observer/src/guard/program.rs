@@ -25,9 +25,7 @@ pub(crate) enum GuardError {
     /// The object cannot be read.
     #[error("cannot read the guard's object {path}: {source}")]
     Object {
-        /// Its path.
         path: PathBuf,
-        /// The kernel's error.
         source: std::io::Error,
     },
     /// The kernel does not publish its types.
@@ -44,10 +42,7 @@ pub(crate) enum GuardError {
     Program(Box<ProgramError>),
     /// The object lacks something, or a map is not what it should be.
     #[error("the guard's object has no usable `{name}`: rebuild it with ebpf/build-probes")]
-    Part {
-        /// Map or program.
-        name: &'static str,
-    },
+    Part { name: &'static str },
     /// The kernel refused a change of a map.
     #[error("cannot tell the guard of a device: {0}")]
     Arm(#[from] MapError),
@@ -124,7 +119,6 @@ impl GuardProgram {
         Ok(())
     }
 
-    /// Lets a device go.
     pub(super) fn disarm(&mut self, dev: u32) -> Result<(), GuardError> {
         match self.guarded.remove(&dev) {
             Ok(()) | Err(MapError::KeyNotFound) => {}

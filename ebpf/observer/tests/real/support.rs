@@ -5,23 +5,19 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lumpscope_needs::{Need, available};
+use lumpscope_needs::{Alone, Need, alone};
 use lumpscope_observer::{
     Declared, Flavour, Observer, ObserverOptions, Op, Purpose, RequestSummary, StoreReport, Tuning,
     WatchedStore,
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// One test at a time: programs of several observers disturb each other's classic flavour.
-static ONE: Mutex<()> = Mutex::new(());
-
-/// The turn of a test that needs loop devices and probes, when they can be had. Else the test is
-/// skipped loudly, and in CI it fails.
-pub(crate) fn ready() -> Option<MutexGuard<'static, ()>> {
-    available(&[Need::LoopDevices]).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
+/// The turn of a test that needs loop devices and probes: programs of several observers disturb each other's classic
+/// flavour.
+pub(crate) fn ready() -> Option<Alone> {
+    alone(&[Need::LoopDevices])
 }
 
 /// Runs a command; its output when it succeeds.

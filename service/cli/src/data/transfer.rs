@@ -40,7 +40,7 @@ pub(crate) fn body(path: Option<&Path>) -> Result<(Body, ProgressBar)> {
         (&file).read_to_end(&mut all).map_err(failed)?;
         return Ok((all.into(), ProgressBar::hidden()));
     }
-    let bar = progress::bar(meta.len(), 1);
+    let bar = progress::bar(meta.len());
     let (path, shown) = (path.to_owned(), bar.clone());
     let body = Body::opened(meta.len(), move || {
         shown.set_position(0);

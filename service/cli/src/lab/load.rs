@@ -1,27 +1,21 @@
 //! `lumpscope load`: clients that put, get, overwrite and delete, and compare what they get.
 
-mod one;
-
+use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use bytes::Bytes;
 use clap::Args;
-use lumpscope_client::LumpId;
+use lumpscope_client::{Client, LumpId, v1};
+use lumpscope_lab::load::mix::{self, Mix, MixClient, MixCounts, Verb};
+use lumpscope_lab::load::target::{Refusal, service};
+use lumpscope_lab::load::{Latency, Pace};
 use lumpscope_units::{Size, human};
-use serde_json::json;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use serde_json::{Value, json};
 
-use self::one::Worker;
 use crate::client::{Connection, Form};
-use crate::error::Interrupted;
 use crate::observe::live::ending;
-use crate::progress;
+use crate::output::{complain, print};
 
 /// Ids begin here unless told otherwise: "lumpload" in ASCII, then zeros.
 const FIRST_ID: &str = "6c756d706c6f61640000000000000000";
@@ -31,15 +25,13 @@ const MAX_SIZE: u64 = 64 << 20;
 const MAX_RATE: f64 = 1e6;
 /// Most clients of one store.
 const MAX_CLIENTS: u32 = 1024;
-/// How often the line of what was done is written anew.
-const SHOWN_EVERY: Duration = Duration::from_millis(500);
 /// Most lumps of one store.
 const MAX_LUMPS: u32 = 10_000_000;
 
 /// `lumpscope load`.
 #[derive(Args)]
 #[command(
-    after_help = "It uses the ids from --first-id on, at most --lumps of each store. Concurrent commands \
+    after_help = "Prints a line per second, and latencies at the end. It uses the ids from --first-id on, at most --lumps of each store. Concurrent commands \
                   need different values of --first-id. Exit code 1: a request failed, or a get \
                   returned wrong bytes."
 )]
@@ -103,47 +95,9 @@ impl LoadArgs {
     }
 }
 
-/// Totals of all clients.
-#[derive(Debug, Default)]
-struct Done {
-    puts: AtomicU64,
-    gets: AtomicU64,
-    deletes: AtomicU64,
-    bytes: AtomicU64,
-    failed: AtomicU64,
-    wrong: AtomicU64,
-}
-
-impl Done {
-    fn count(counter: &AtomicU64, by: u64) {
-        counter.fetch_add(by, Ordering::Relaxed);
-    }
-
-    /// What was done until now.
-    fn words(&self) -> String {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut words = format!(
-            "{}, {}, {}, {}",
-            human::counted(of(&self.puts), "put"),
-            human::counted(of(&self.gets), "get"),
-            human::counted(of(&self.deletes), "delete"),
-            human::bytes(of(&self.bytes))
-        );
-        for (count, what) in [
-            (of(&self.failed), "failed"),
-            (of(&self.wrong), "returned wrong bytes"),
-        ] {
-            if count > 0 {
-                words += &format!(", {count} {what}");
-            }
-        }
-        words
-    }
-}
-
 pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCode> {
     let size = args.check()?;
-    let over = ending()?;
+    let stop = ending()?;
     let client = connection.connect().await?;
     let known = client.stores().await?.into_iter().map(|store| store.name);
     let stores: Vec<String> = match args.stores.is_empty() {
@@ -153,92 +107,128 @@ pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCo
     if stores.is_empty() {
         bail!("the service has no store; add one with `lumpscope admin add-store`");
     }
-    if let Some(seconds) = args.seconds {
-        let over = over.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-            over.cancel();
-        });
-    }
-    let begun = Instant::now();
-    let done = Arc::new(Done::default());
-    let result = drive(&connection, &args, &stores, size, &done, &over).await;
-    say(&args, &done, begun.elapsed())?;
-    result?;
-    let bad = done.failed.load(Ordering::Relaxed) + done.wrong.load(Ordering::Relaxed);
-    Ok(match bad {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
-}
-
-/// All clients, until they have ended.
-async fn drive(
-    connection: &Connection,
-    args: &LoadArgs,
-    stores: &[String],
-    size: usize,
-    done: &Arc<Done>,
-    over: &CancellationToken,
-) -> Result<()> {
-    let content = one::content(size);
-    let mut workers = JoinSet::new();
-    let all = f64::from(args.clients) * f64::from(u32::try_from(stores.len()).unwrap_or(u32::MAX));
-    for store in stores {
+    let mut clients = Vec::new();
+    for store in &stores {
         for number in 0..args.clients {
-            let worker = Worker {
-                client: connection.connect().await?,
+            let client = connection.connect().await?;
+            clients.push(MixClient {
                 store: store.clone(),
-                ids: ids(args, number),
-                size,
-                content: Bytes::clone(&content),
-                gets: args.gets,
-                every: args.rate.map(|rate| Duration::from_secs_f64(all / rate)),
-                keep: args.keep,
-                done: Arc::clone(done),
-                over: over.clone(),
-            };
-            workers.spawn(worker.run());
+                client: service(client, store, None),
+                ids: ids(&args, number),
+            });
         }
     }
-    let mut result = Ok(());
-    let line = progress::line();
-    loop {
-        line.set_message(format!("{}; Ctrl-C ends it", done.words()));
-        let ended = match timeout(SHOWN_EVERY, workers.join_next()).await {
-            Ok(Some(ended)) => ended,
-            Ok(None) => break,
-            Err(_) => continue,
-        };
-        let ended = ended.unwrap_or(Err(Interrupted.into()));
-        if result.is_ok() && ended.is_err() {
-            // One of them cannot go on: neither can the others.
-            over.cancel();
-            result = ended;
+    let all = f64::from(u32::try_from(clients.len()).unwrap_or(u32::MAX));
+    let time = args.seconds.map(Duration::from_secs);
+    let every = args.rate.map(|rate| Duration::from_secs_f64(all / rate));
+    let mix = Mix {
+        size,
+        gets: args.gets,
+        pace: Pace::new(time, every, stop),
+    };
+    let begun = Instant::now();
+    let mut printed = Ok(());
+    let (counts, ended) = mix::run(clients, &mix, |second| {
+        if !args.form.json && printed.is_ok() {
+            printed = print(&format!("{}; {}", words(second), latency(second)));
         }
+    })
+    .await;
+    let printed = printed.and_then(|()| say(&args, &counts, begun.elapsed().as_secs_f64()));
+    let nothing_put = ended.is_err() && counts.of(Verb::Put).requests == 0;
+    let cleared = args.keep || nothing_put || clear(&args, &client, &stores).await;
+    printed?;
+    match ended {
+        Err(Refusal::Service(error)) => Err((*error).into()),
+        Err(other) => Err(other.into()),
+        Ok(()) if cleared && counts.all().errors + counts.wrong == 0 => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(ExitCode::FAILURE),
     }
-    line.finish_and_clear();
-    result
 }
 
 /// The ids of one client: its share of all, none of them another's.
-fn ids(args: &LoadArgs, number: u32) -> Vec<LumpId> {
-    (number..args.lumps)
-        .step_by(usize::try_from(args.clients).unwrap_or(usize::MAX))
-        .map(|n| LumpId(args.first_id.0 + u128::from(n)))
-        .collect()
+fn ids(args: &LoadArgs, number: u32) -> Range<u128> {
+    let at = |number: u32| {
+        let share = u128::from(number) * u128::from(args.lumps) / u128::from(args.clients);
+        args.first_id.0 + share
+    };
+    at(number)..at(number + 1)
 }
 
-fn say(args: &LoadArgs, done: &Done, took: Duration) -> Result<()> {
-    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (puts, gets, deletes) = (of(&done.puts), of(&done.gets), of(&done.deletes));
-    let (bytes, failed, wrong) = (of(&done.bytes), of(&done.failed), of(&done.wrong));
-    let seconds = took.as_secs_f64();
-    args.form.say(
-        || {
-            json!({"puts": puts, "gets": gets, "deletes": deletes, "bytes": bytes,
-                "failed": failed, "wrong": wrong, "seconds": seconds})
-        },
-        || format!("{} in {seconds:.1} s", done.words()),
-    )
+/// Removes all that may have been put; false: a store refuses.
+async fn clear(args: &LoadArgs, client: &Client, stores: &[String]) -> bool {
+    let mut cleared = true;
+    for store in stores {
+        let end = LumpId(args.first_id.0 + u128::from(args.lumps));
+        let request = v1::DeleteRangeRequest {
+            store: store.clone(),
+            start: Some(args.first_id.into()),
+            end: Some(end.into()),
+            ..Default::default()
+        };
+        if let Err(error) = client.delete_range(request).await {
+            complain(&format!(
+                "lumpscope: store {store}: its lumps are not removed: {error}"
+            ));
+            cleared = false;
+        }
+    }
+    cleared
+}
+
+/// `12 puts, 10 gets, 1 delete, 22 MiB`, and what went wrong.
+fn words(counts: &MixCounts) -> String {
+    let of = |verb| counts.of(verb).requests;
+    let all = counts.all();
+    let mut words = format!(
+        "{}, {}, {}, {}",
+        human::counted(of(Verb::Put), "put"),
+        human::counted(of(Verb::Get), "get"),
+        human::counted(of(Verb::Delete), "delete"),
+        human::bytes(all.bytes)
+    );
+    for (count, what) in [
+        (all.errors, "failed"),
+        (counts.wrong, "returned wrong bytes"),
+    ] {
+        if count > 0 {
+            words += &format!(", {count} {what}");
+        }
+    }
+    words
+}
+
+/// Latencies of each kind of request that there was.
+fn latency(counts: &MixCounts) -> String {
+    let some = Verb::ALL.map(|verb| (verb, counts.of(verb)));
+    let some = some.iter().filter(|(_, measured)| measured.requests > 0);
+    let lines = some.map(|(verb, measured)| {
+        let Latency {
+            p50_ns,
+            p99_ns,
+            max_ns,
+            ..
+        } = measured.latency;
+        let [p50, p99, max] = [p50_ns, p99_ns, max_ns].map(human::duration_ns);
+        format!("{} p50 {p50}, p99 {p99}, max {max}", verb.name())
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) -> Result<()> {
+    let json = || {
+        let all = counts.all();
+        let latency: serde_json::Map<String, Value> = Verb::ALL
+            .map(|verb| (verb.name().to_owned(), json!(counts.of(verb).latency)))
+            .into_iter()
+            .collect();
+        json!({"puts": counts.of(Verb::Put).requests, "gets": counts.of(Verb::Get).requests,
+            "deletes": counts.of(Verb::Delete).requests, "bytes": all.bytes,
+            "failed": all.errors, "wrong": counts.wrong, "seconds": seconds, "latency": latency})
+    };
+    let text = || {
+        let latency = latency(counts).replace("; ", "\n");
+        format!("{} in {seconds:.1} s\n{latency}", words(counts))
+    };
+    args.form.say(json, text)
 }

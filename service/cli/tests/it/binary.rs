@@ -417,6 +417,21 @@ fn rot_second_record(path: &Path) -> u64 {
     at
 }
 
+/// A new store b, as `--store` names it.
+fn other_store(folder: &Path) -> String {
+    let path = folder.join("b.lusf");
+    format(&path);
+    format!("b={}", path.display())
+}
+
+/// All that was saved of store a arrives in b.
+fn evacuates(serving: &Serving) {
+    good(&serving.run(&["evacuate", "a", "b"]));
+    for id in ["1", "3"] {
+        assert_eq!(serving.run(&["get", "b", id]).stdout, body(1, 5000));
+    }
+}
+
 #[test]
 fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     let folder = folder();
@@ -474,7 +489,9 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
         "a look has written"
     );
 
-    let serving = serve(&["--salvage"], &log);
+    let other = other_store(folder.path());
+    let serving = serve(&["--salvage", "--store", &other], &log);
+    evacuates(&serving);
     assert!(serving.terminate().success());
     let logged = std::fs::read_to_string(&log).unwrap();
     for part in ["salvage", &position, "repaired=true"] {

@@ -129,15 +129,15 @@ fn the_lab_needs_eighty_columns() {
     };
     for words in [
         "compare --scale 0.001 --block-size 512,4096",
-        "bench engine --only 4_KiB,_depth_8 --rounds 1 --seconds 0.02 --mib 64 --count 20",
-        "bench seeds cannyls --scale 0.0004 --workloads seq1 --engine lumpscope --runs 1",
-        "bench seeds diskbenchi --count 8 --runs 1",
+        "bench engine --only 4_KiB,_depth_8 --rounds 1 --seconds 0.02 --capacity 64M --count 20",
+        "bench seeds cannyls --scale 0.0004 --workload seq1 --engine lumpscope --rounds 1",
+        "bench seeds diskbenchi --count 8 --rounds 1",
         "bench seeds fileserver --rounds 1 --seconds 0.2 --files 100",
         "platter check --rounds 1 --requests 4",
         "bench run rand1 --scale 0.0005",
         "bench grpc --only 1_MiB --rounds 1 --seconds 0.1",
-        "bench observe --quick --only objects",
-        "bench peers --only engine,files-xfs --rounds 1 --seconds 0.1 --mib 64",
+        "bench observe --rounds 1 --seconds 0.2 --only objects",
+        "bench peers --only engine,files-xfs --rounds 1 --seconds 0.1 --capacity 64M",
     ] {
         let words: Vec<String> = words
             .split(' ')

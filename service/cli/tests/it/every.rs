@@ -68,15 +68,12 @@ pub(crate) fn files(dir: &Path) {
         assert!(made.status.success(), "{made:?}");
     }
     std::fs::write(at("a"), vec![7; 100_000]).unwrap();
-    std::fs::create_dir(at("folder")).unwrap();
-    std::fs::copy(at("a"), at("folder/a")).unwrap();
 }
 
 /// Commands that ask a service with the stores `hdd` and `more`.
 pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
     let at = |name: &str| path(&dir.join(name)).to_owned();
     let (a, second) = (at("a"), at("second"));
-    let (folder, again) = (at("folder"), at("again"));
     let recording = at("made.jsonl");
     let most = "ffffffffffffffffffffffffffffffff";
     let lines: &[&[&str]] = &[
@@ -104,8 +101,6 @@ pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
         &["top", "--count", "1"],
         &["explain"],
         &["record", &recording, "--seconds", "1"],
-        &["upload", "hdd", &folder, "--manifest", "5000"],
-        &["download", "hdd", "5000", &again],
         &["evacuate", "hdd", "more"],
         &["admin", "service"],
         &["admin", "observer"],
@@ -126,7 +121,7 @@ pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
 /// Commands that need no service.
 pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
     let at = |name: &str| path(&dir.join(name)).to_owned();
-    let (first, copy, made) = (at("first"), at("copy"), at("made"));
+    let (first, made) = (at("first"), at("made"));
     let (pages, store) = (at("pages"), format!("a={first}"));
     let lines: &[&[&str]] = &[
         &["format", &made, "--capacity", "16M"],
@@ -137,8 +132,7 @@ pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
         &["check", &first, "--salvage", "--quick"],
         &["check", &first],
         &["check", &first, "--salvage"],
-        &["copy", &first, &copy],
-        &["grow", &copy, "--capacity", "80M"],
+        &["grow", &first, "--capacity", "80M"],
         &["doctor"],
         &["doctor", "--all"],
         &["token"],

@@ -1,5 +1,4 @@
-//! `copy`, `grow` and `evacuate`: stores moved to other disks, killed amid that, and disks with bad
-//! spots.
+//! `evacuate` and `grow`: stores moved to other disks and made larger, and disks with bad spots.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;
@@ -105,64 +104,12 @@ pub(crate) fn holds(path: &Path, lumps: std::ops::Range<u128>, but: &BTreeSet<St
 }
 
 #[test]
-fn a_copy_that_is_killed_goes_on_and_bad_spots_are_listed() {
-    let dir = folder();
-    let from = store_file(dir.path(), "from", 64 * MIB, 512, 0.1);
-    let to = dir.path().join("lumpscope-to.lusf");
-    fill(&from, 0..10_000);
-    let lost = make_spots(&from);
-    let copy = ["copy", text(&from), text(&to), "--prealloc", "sparse"];
-    let mut killed = 0;
-    // Later each time, and only once the target is one that a copy goes on with.
-    for wait in 0..20 {
-        let mut child = Command::new(PROGRAM).args(copy).spawn().unwrap();
-        while killed == 0 && !is_begun(&to) && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        std::thread::sleep(Duration::from_millis(wait * 20));
-        // It may have ended.
-        let _ = child.kill();
-        child.wait().unwrap();
-        killed += 1;
-        if !is_begun(&to) {
-            break;
-        }
-    }
-    assert!(killed > 0);
-    if is_begun(&to) {
-        let refused = Store::open(&to, StoreOptions::new("test")).unwrap_err();
-        assert!(refused.to_string().contains("not finished"), "{refused}");
-        let report = json(4, &copy);
-        assert_eq!(ids(&report["unreadable"]), lost);
-        assert_eq!(report["resumed"], true);
-        assert_eq!(report["checked"], 10_000 - 20);
-    }
-    holds(&to, 0..10_000, &lost);
-    // What it holds is not overwritten, and the message says what to do.
-    let said = ends(1, &copy);
-    assert!(said.contains("--force"), "{said}");
-    let said = ends(4, &[&copy[..], &["--force", "--capacity", "128M"]].concat());
-    assert!(said.contains("20 lumps are missing"), "{said}");
-    holds(&to, 0..10_000, &lost);
-}
-
-/// True: it has the mark of a copy that is not finished.
-fn is_begun(path: &Path) -> bool {
-    let mut block = [0; 512];
-    let file = std::fs::File::open(path);
-    file.is_ok_and(|file| file.read_exact_at(&mut block, 0).is_ok())
-        && lumpscope_engine::format::unfinished::Unfinished::decode(&block).is_some()
-}
-
-#[test]
-fn raw_disks_are_copied_to_larger_ones_and_grow() {
+fn a_raw_disk_grows() {
     let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
     };
     let dir = folder();
     let small = Loop::over(dir.path().join("lumpscope-small.img"));
-    let large = Loop::over(dir.path().join("lumpscope-large.img"));
-    large.resize(128 * MIB);
     let formatted = CreateOptions::default();
     let room = format(&small.device, &formatted)
         .unwrap()
@@ -171,15 +118,6 @@ fn raw_disks_are_copied_to_larger_ones_and_grow() {
         .0;
     fill(&small.device, 0..1000);
     let none = BTreeSet::new();
-    let report = json(0, &["copy", text(&small.device), text(&large.device)]);
-    assert!(report["target"]["data_region_bytes"].as_u64().unwrap() > 3 * room);
-    holds(&large.device, 0..1000, &none);
-    // And back, where it fits, into a file and onto the raw disk.
-    let file = dir.path().join("lumpscope-file.lusf");
-    ends(0, &["copy", text(&small.device), text(&file)]);
-    holds(&file, 0..1000, &none);
-    ends(0, &["copy", text(&file), text(&small.device), "--force"]);
-    holds(&small.device, 0..1000, &none);
     // The disk below becomes larger.
     let said = ends(1, &["grow", text(&small.device)]);
     assert!(said.contains("make the device larger"), "{said}");

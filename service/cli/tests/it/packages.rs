@@ -1,5 +1,5 @@
 //! The package of Debian, the wheel, the crates and the manifests, used as others would: outside the
-//! repository.
+//! repository. `./dev test clients` runs these tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -125,7 +125,11 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     assert!(users.contains("lumpscope:"), "{users}");
     let program = bare.join("usr/bin/lumpscope");
     let settings = bare.join("etc/lumpscope/lumpscope.toml");
-    for page in ["lumpscope.1", "lumpscope-copy.1", "lumpscope-admin-drain.1"] {
+    for page in [
+        "lumpscope.1",
+        "lumpscope-evacuate.1",
+        "lumpscope-admin-drain.1",
+    ] {
         let folder = bare.join("usr/share/man/man1");
         let is_there = [page.to_owned(), format!("{page}.gz")]
             .iter()
@@ -385,37 +389,4 @@ fn the_crates_of_the_client_are_packaged_and_used_outside_the_repository() {
     let service = Process::start(dir.path(), &[("disk", &store)], &[]);
     let told = good(Command::new(outside).arg(&service.grpc));
     assert_eq!(told, "got from outside\n");
-}
-
-#[test]
-fn the_manual_and_the_completions_know_every_command() {
-    let dir = folder();
-    let folder = dir.path().join("man");
-    let told = good(Command::new(PROGRAM).args(["man", text(&folder)]));
-    let pages = std::fs::read_dir(&folder).unwrap().count();
-    assert!(told.starts_with(&format!("{pages} pages")), "{told}");
-    let page = std::fs::read_to_string(folder.join("lumpscope-evacuate.1")).unwrap();
-    assert!(page.contains("Examples") && page.contains(".TH"), "{page}");
-    if available(&[Need::Tool("man")]) {
-        let page = folder.join("lumpscope-admin-drain.1");
-        let shown = good(
-            Command::new("man")
-                .args(["--warnings", "-l", text(&page)])
-                .env("MANWIDTH", "80"),
-        );
-        assert!(shown.contains("lumpscope admin drain"), "{shown}");
-    }
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = good(Command::new(PROGRAM).args(["completions", shell]));
-        for word in ["evacuate", "add-store", "to-server"] {
-            assert!(script.contains(word), "{shell}: {word}");
-        }
-    }
-    let script = good(Command::new(PROGRAM).args(["completions", "bash"]));
-    let file = dir.path().join("lumpscope.bash");
-    std::fs::write(&file, script).unwrap();
-    let ask = "source \"$0\"; COMP_WORDS=(lumpscope eva); COMP_CWORD=1; _lumpscope lumpscope eva \
-               lumpscope; echo \"${COMPREPLY[@]}\"";
-    let answer = good(Command::new("bash").args(["-c", ask, text(&file)]));
-    assert_eq!(answer.trim(), "evacuate");
 }

@@ -117,10 +117,12 @@ pub(crate) fn seal(mut data: &[u8]) {
     // One that was made for this place fits here, and nowhere else.
     let mut numbers = [0; 3];
     numbers.fill_with(|| u64::from_le_bytes(take(&mut data)));
+    let log_sum = (numbers[0] % 3 > 0).then_some(u32::from(len));
     let made = Seal {
-        epoch: numbers[0],
+        epoch: numbers[0] >> if log_sum.is_some() { 32 } else { 0 },
         log_end: numbers[1].max(numbers[2]),
         foreign_end: numbers[1].min(numbers[2]),
+        log_sum,
     };
     let bytes = made.encode(place);
     assert_eq!(Seal::decode(&bytes, place), Some(made));

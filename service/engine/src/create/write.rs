@@ -13,7 +13,7 @@ use super::{CreateOptions, Plan, Prealloc};
 use crate::format::checkpoint::{CheckpointHeader, HEADER_SPACE};
 use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::JournalHeader;
-use crate::format::seal::SealPlace;
+use crate::format::seal::{LogSum, SealPlace};
 use crate::format::{Record, Seal, minfs};
 use crate::guard::{self, FormatError};
 use crate::storage::journal::new_epoch;
@@ -59,9 +59,6 @@ pub(super) fn make(
     }
     let mut header = block_of(plan, &plan.header.encode());
     copy.put_into(&mut header);
-    if let Some(mark) = &plan.unfinished {
-        mark.put_into(&mut header);
-    }
     writer.write(plan.geometry.base(), &header)?;
     writer.sync()?;
     if target.is_created() {
@@ -161,6 +158,7 @@ fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<CheckedCopy, Fo
         epoch: new_epoch(),
         log_end: 0,
         foreign_end: 0,
+        log_sum: Some(0),
     };
     let place = SealPlace {
         uuid: plan.header.uuid,
@@ -174,6 +172,7 @@ fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<CheckedCopy, Fo
         ring_head: head.ring_head,
         log_head: 0,
         seal,
+        sums: Some(LogSum::default()),
     };
     let mut blocks = block_of(plan, &head.encode());
     copy.put_into(&mut blocks);

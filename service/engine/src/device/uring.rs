@@ -156,10 +156,7 @@ impl Flying {
         self.entries -= 1;
         match usize::try_from(result) {
             Ok(moved) => self.moved += moved,
-            // Cancelled: the thread that began it has ended.
-            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN | libc::ECANCELED) => {
-                self.again = true
-            }
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => self.again = true,
             Err(_) => self.failed = Some(-result),
         }
         if self.entries > 0 {
@@ -556,7 +553,7 @@ mod tests {
 
     #[test]
     fn what_falls_short_is_done_again_entry_by_entry() {
-        for first in [512, 0, -libc::EAGAIN, -libc::EINTR, -libc::ECANCELED] {
+        for first in [512, 0, -libc::EAGAIN, -libc::EINTR] {
             let mut flying = Flying::new(io(IoOp::Read, 0, &[1; 3 << 10]));
             assert_eq!(pushed(&mut flying), 3);
             assert_eq!(flying.ended(first, OF_FILE), None);

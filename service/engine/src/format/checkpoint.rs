@@ -11,8 +11,10 @@ use crate::units::RingPosition;
 
 /// The first bytes of a checkpoint's header.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsCp";
-/// The only format there is.
-pub const FORMAT: u16 = 1;
+/// The format that is written.
+pub const FORMAT: u16 = 2;
+/// The one without a sum of the log: of versions before 0.3.
+pub const OLD_FORMAT: u16 = 1;
 
 const MAGIC_LEN: usize = 4;
 const FORMAT_LEN: usize = 2;
@@ -27,7 +29,7 @@ const FLAGS_LEN: usize = 1;
 const PADDING_LEN: usize = 2;
 
 /// Bytes of a header.
-pub const HEADER_LEN: usize = MAGIC_LEN + FORMAT_LEN + UUID_LEN + 5 * NUMBER_LEN + 2 * CRC_LEN;
+pub const HEADER_LEN: usize = MAGIC_LEN + FORMAT_LEN + UUID_LEN + 5 * NUMBER_LEN + 3 * CRC_LEN;
 /// Bytes that a header takes on the disk, and the unit of everything in the area.
 pub const HEADER_SPACE: u64 = 4096;
 /// Bytes of a chunk.
@@ -41,7 +43,7 @@ pub const ROWS_PER_CHUNK: usize = (CHUNK_LEN - CHUNK_PREFIX_LEN) / ROW_LEN;
 /// A device gets an area for as many lumps as if they had this many bytes on average.
 pub const RESERVED_LUMP_LEN: u64 = 16 * 1024;
 
-const _: () = assert!(HEADER_LEN == 70, "FORMAT.md section 12");
+const _: () = assert!(HEADER_LEN == 74, "FORMAT.md section 12");
 const _: () = assert!(ROW_LEN == 31, "FORMAT.md section 12");
 const _: () = assert!(CHUNK_PREFIX_LEN == 20, "FORMAT.md section 12");
 
@@ -56,6 +58,7 @@ pub const HEADER_FIELDS: &[(&str, usize)] = &[
     ("log end", NUMBER_LEN),
     ("lumps", NUMBER_LEN),
     ("CRC32C of the chunks", CRC_LEN),
+    ("log sum", CRC_LEN),
     ("CRC32C", CRC_LEN),
 ];
 
@@ -172,6 +175,9 @@ pub struct CheckpointHeader {
     pub lumps: u64,
     /// CRC32C of the chunks' CRC32Cs, in order.
     pub chunks_crc: u32,
+    /// The [sum of the log](super::seal::LogSum) at `log_begin`; `None`: an older version has written
+    /// the checkpoint.
+    pub log_sum: Option<u32>,
 }
 
 impl CheckpointHeader {
@@ -186,6 +192,7 @@ impl CheckpointHeader {
             log_end: 0,
             lumps: 0,
             chunks_crc: 0,
+            log_sum: Some(0),
         }
     }
 
@@ -197,10 +204,11 @@ impl CheckpointHeader {
 
     /// The encoded header.
     #[must_use]
-    pub fn encode(&self) -> [u8; HEADER_LEN] {
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_LEN);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&FORMAT.to_be_bytes());
+        let format = self.log_sum.map_or(OLD_FORMAT, |_| FORMAT);
+        bytes.extend_from_slice(&format.to_be_bytes());
         bytes.extend_from_slice(&self.uuid);
         let numbers = [
             self.sequence,
@@ -213,8 +221,9 @@ impl CheckpointHeader {
             bytes.extend_from_slice(&number.to_be_bytes());
         }
         bytes.extend_from_slice(&self.chunks_crc.to_be_bytes());
+        bytes.extend(self.log_sum.iter().flat_map(|sum| sum.to_be_bytes()));
         bytes.extend_from_slice(&crc32c::of(&bytes).to_be_bytes());
-        bytes.first_chunk().copied().unwrap_or([0; HEADER_LEN])
+        bytes
     }
 
     /// Reads a header.
@@ -232,14 +241,14 @@ impl CheckpointHeader {
             return Err(fields.error("magic", 0, kind));
         }
         let format = fields.u16_be("format")?;
-        if format != FORMAT {
+        if ![FORMAT, OLD_FORMAT].contains(&format) {
             let kind = DecodeErrorKind::Version {
-                expected: "format 1",
+                expected: "format 1 or 2",
                 found: format.into(),
             };
             return Err(fields.error("format", MAGIC_LEN, kind));
         }
-        let header = Self {
+        let mut header = Self {
             uuid: fields.array("instance UUID")?,
             sequence: fields.u64_be("sequence")?,
             epoch: fields.u64_be("epoch")?,
@@ -247,7 +256,11 @@ impl CheckpointHeader {
             log_end: fields.u64_be("log end")?,
             lumps: fields.u64_be("lumps")?,
             chunks_crc: fields.u32_be("CRC32C of the chunks")?,
+            log_sum: None,
         };
+        if format == FORMAT {
+            header.log_sum = Some(fields.u32_be("log sum")?);
+        }
         let at = fields.position();
         let stored = fields.u32_be("CRC32C")?;
         let computed = crc32c::of(bytes.get(..at).unwrap_or_default());
@@ -388,6 +401,7 @@ mod tests {
         log_end: (1 << 41) + 5,
         lumps: 9000,
         chunks_crc: 0xdead_beef,
+        log_sum: Some(77),
     };
 
     #[test]
@@ -396,7 +410,7 @@ mod tests {
         assert_eq!(CheckpointHeader::decode(&good), Ok(HEADER));
         for at in 0..HEADER_LEN {
             for bit in 0..8 {
-                let mut bytes = good;
+                let mut bytes = good.clone();
                 bytes[at] ^= 1 << bit;
                 assert!(CheckpointHeader::decode(&bytes).is_err(), "byte {at}");
             }

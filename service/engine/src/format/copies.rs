@@ -4,15 +4,17 @@
 //! Header and ring head have no checksum in `lusf`. With the copies one of them that rots is known
 //! and told from what another engine has written.
 
-use super::bytes::{FieldReader, join};
+use super::bytes::FieldReader;
 use super::error::{DecodeError, Structure};
 use super::header::{HEADER_LEN, Header};
-use super::seal::Seal;
+use super::seal::{LogSum, SUM_LEN, Seal};
 use crate::crc32c;
 use crate::units::RingPosition;
 
 /// The first bytes of a copy.
-pub const MAGIC: [u8; MAGIC_LEN] = *b"LsHd";
+pub const MAGIC: [u8; MAGIC_LEN] = *b"LsHe";
+/// Those of a copy whose log end may not have been durable: of versions before 0.3.
+pub const OLD_MAGIC: [u8; MAGIC_LEN] = *b"LsHd";
 /// Where a copy begins in its block: within the first sector of 512 bytes.
 pub const COPY_OFFSET: usize = 128;
 
@@ -21,9 +23,9 @@ const NUMBER_LEN: usize = 8;
 const CRC_LEN: usize = 4;
 
 /// Bytes of a copy.
-pub const COPY_LEN: usize = MAGIC_LEN + HEADER_LEN + 5 * NUMBER_LEN + CRC_LEN;
+pub const COPY_LEN: usize = MAGIC_LEN + HEADER_LEN + 6 * NUMBER_LEN + SUM_LEN + CRC_LEN;
 
-const _: () = assert!(COPY_LEN == 92, "FORMAT.md section 4.1");
+const _: () = assert!(COPY_LEN == 104, "FORMAT.md section 4.1");
 const _: () = assert!(
     COPY_OFFSET + COPY_LEN <= 510,
     "no signature of others there"
@@ -38,6 +40,8 @@ pub const FIELDS: &[(&str, usize)] = &[
     ("epoch", NUMBER_LEN),
     ("log end", NUMBER_LEN),
     ("foreign end", NUMBER_LEN),
+    ("sum at", NUMBER_LEN),
+    ("log sum", SUM_LEN),
     ("CRC32C", CRC_LEN),
 ];
 
@@ -52,6 +56,9 @@ pub struct CheckedCopy {
     pub log_head: u64,
     /// The seal of the journal's end; its epoch is 0 when there was none.
     pub seal: Seal,
+    /// A sum of the log, at the head or behind it. `None`: an older version has written the copy, and
+    /// its log end may not have been durable.
+    pub sums: Option<LogSum>,
 }
 
 /// The bytes of a block where a copy can be.
@@ -103,9 +110,17 @@ impl CheckedCopy {
             epoch: fields.u64_be("epoch")?,
             log_end: fields.u64_be("log end")?,
             foreign_end: fields.u64_be("foreign end")?,
+            log_sum: None,
+        };
+        let sums = match magic {
+            MAGIC => Some(LogSum {
+                at: fields.u64_be("sum at")?,
+                sum: fields.u32_be("log sum")?,
+            }),
+            _ => None,
         };
         let covered = bytes.get(..fields.position()).unwrap_or_default();
-        if magic != MAGIC || fields.u32_be("CRC32C")? != crc32c::of(covered) {
+        if ![MAGIC, OLD_MAGIC].contains(&magic) || fields.u32_be("CRC32C")? != crc32c::of(covered) {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -113,34 +128,41 @@ impl CheckedCopy {
             ring_head,
             log_head,
             seal,
+            sums,
         }))
     }
 
     /// The copy as bytes, to stand at [`COPY_OFFSET`].
     #[must_use]
-    pub fn encode(&self) -> [u8; COPY_LEN] {
-        let with_crc = |crc: u32| {
-            join(&[
-                &MAGIC,
-                &self.header.encode(),
-                &self.ring_head.0.to_be_bytes(),
-                &self.log_head.to_be_bytes(),
-                &self.seal.epoch.to_be_bytes(),
-                &self.seal.log_end.to_be_bytes(),
-                &self.seal.foreign_end.to_be_bytes(),
-                &crc.to_be_bytes(),
-            ])
-        };
-        let bytes: [u8; COPY_LEN] = with_crc(0);
-        with_crc(crc32c::of(
-            bytes.get(..COPY_LEN - CRC_LEN).unwrap_or_default(),
-        ))
+    pub fn encode(&self) -> Vec<u8> {
+        let magic = self.sums.map_or(OLD_MAGIC, |_| MAGIC);
+        let Seal {
+            epoch,
+            log_end,
+            foreign_end,
+            ..
+        } = self.seal;
+        let numbers = [self.ring_head.0, self.log_head, epoch, log_end, foreign_end];
+        let numbers = numbers.map(u64::to_be_bytes);
+        let mut bytes = [
+            &magic,
+            self.header.encode().as_slice(),
+            numbers.as_flattened(),
+        ]
+        .concat();
+        if let Some(LogSum { at, sum }) = self.sums {
+            bytes.extend(at.to_be_bytes());
+            bytes.extend(sum.to_be_bytes());
+        }
+        bytes.extend(crc32c::of(&bytes).to_be_bytes());
+        bytes
     }
 
     /// Writes the copy to its place in a block.
     pub fn put_into(&self, block: &mut [u8]) {
-        if let Some(place) = block.get_mut(COPY_OFFSET..COPY_OFFSET + COPY_LEN) {
-            place.copy_from_slice(&self.encode());
+        let bytes = self.encode();
+        if let Some(place) = block.get_mut(COPY_OFFSET..COPY_OFFSET + bytes.len()) {
+            place.copy_from_slice(&bytes);
         }
     }
 
@@ -213,12 +235,14 @@ mod tests {
             epoch: 77,
             log_end: 9000,
             foreign_end: 5,
+            log_sum: None,
         };
         CheckedCopy {
             header: HEADER,
             ring_head: RingPosition(28),
             log_head: 8900,
             seal,
+            sums: Some(LogSum { at: 8900, sum: 3 }),
         }
     }
 

@@ -16,7 +16,9 @@ use crate::mutant::{self, Mutant};
 use crate::units::SECTOR_LEN;
 
 /// The first bytes of a seal with a run.
-pub const SEAL_MAGIC: [u8; MAGIC_LEN] = *b"LsSr";
+pub const SEAL_MAGIC: [u8; MAGIC_LEN] = *b"LsSt";
+/// Those of one without a sum of the log: of versions before 0.3.
+pub const OLD_SEAL_MAGIC: [u8; MAGIC_LEN] = *b"LsSr";
 /// The first bytes of a link.
 pub const LINK_MAGIC: [u8; MAGIC_LEN] = *b"LsRn";
 
@@ -39,7 +41,8 @@ const _: () = assert!(LINK_LEN == 66 && REACH as u64 == SECTOR_LEN);
 /// Name and length of each field of a seal with a run, for FORMAT.md's test.
 pub const SEAL_FIELDS: &[(&str, usize)] = &[
     ("magic", MAGIC_LEN),
-    ("epoch", NUMBER_LEN),
+    ("epoch", NUMBER_LEN / 2),
+    ("log sum", NUMBER_LEN / 2),
     ("log end", NUMBER_LEN),
     ("foreign end", NUMBER_LEN),
     ("key", NUMBER_LEN),
@@ -88,18 +91,17 @@ impl RunSeal {
     /// The bytes to be written directly behind the `EndOfRecords`.
     #[must_use]
     pub fn encode(&self, place: SealPlace<'_>) -> [u8; RUN_SEAL_LEN] {
-        let crc = self.crc(place).to_be_bytes();
-        join(&[
-            &SEAL_MAGIC,
-            &self.seal.epoch.to_be_bytes(),
-            &self.seal.log_end.to_be_bytes(),
-            &self.seal.foreign_end.to_be_bytes(),
-            &self.run.key.to_be_bytes(),
-            &self.run.start.to_be_bytes(),
-            &self.run.blocks.to_be_bytes(),
-            &self.run.number.to_be_bytes(),
-            &crc,
-        ])
+        let Self { seal, run } = self;
+        let magic = seal.log_sum.map_or(OLD_SEAL_MAGIC, |_| SEAL_MAGIC);
+        let fields: [u8; RUN_SEAL_LEN - MAGIC_LEN - CRC_LEN] = join(&[
+            &seal.fields(),
+            &run.key.to_be_bytes(),
+            &run.start.to_be_bytes(),
+            &run.blocks.to_be_bytes(),
+            &run.number.to_be_bytes(),
+        ]);
+        let crc = crc32c::append(place.crc(seal.log_sum.map(|_| magic)), &fields);
+        join(&[&magic, &fields, &crc.to_be_bytes()])
     }
 
     /// The seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits the place.
@@ -107,11 +109,7 @@ impl RunSeal {
     pub fn decode(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
         let mut fields = FieldReader::new(Structure::Seal, bytes);
         let magic: [u8; MAGIC_LEN] = fields.array("magic").ok()?;
-        let seal = Seal {
-            epoch: fields.u64_be("epoch").ok()?,
-            log_end: fields.u64_be("log end").ok()?,
-            foreign_end: fields.u64_be("foreign end").ok()?,
-        };
+        let seal = Seal::of_fields(&mut fields, magic == SEAL_MAGIC)?;
         let run = OpenRun {
             key: fields.u64_be("key").ok()?,
             start: fields.u64_be("start").ok()?,
@@ -119,24 +117,15 @@ impl RunSeal {
             number: fields.u64_be("number").ok()?,
         };
         let found = Self { seal, run };
-        let fits = magic == SEAL_MAGIC
-            && fields.u32_be("CRC32C").ok()? == found.crc(place)
-            && seal.foreign_end <= seal.log_end;
-        fits.then_some(found)
+        bytes.starts_with(&found.encode(place)).then_some(found)
     }
 
     /// As [`Seal::decode_mended`].
     #[must_use]
     pub fn decode_mended(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
-        mended(bytes.get(..RUN_SEAL_LEN)?, SEAL_MAGIC, place, Self::decode)
-    }
-
-    /// As [`Seal::crc`], and then key, start, blocks and number.
-    fn crc(&self, place: SealPlace<'_>) -> u32 {
-        let crc = crc32c::append(self.seal.crc(place), &self.run.key.to_be_bytes());
-        let crc = crc32c::append(crc, &self.run.start.to_be_bytes());
-        let crc = crc32c::append(crc, &self.run.blocks.to_be_bytes());
-        crc32c::append(crc, &self.run.number.to_be_bytes())
+        let bytes = bytes.get(..RUN_SEAL_LEN)?;
+        let mended = |magic| mended(bytes, magic, place, Self::decode);
+        mended(SEAL_MAGIC).or_else(|| mended(OLD_SEAL_MAGIC))
     }
 }
 
@@ -313,6 +302,7 @@ mod tests {
                 epoch: 5,
                 log_end: 9000,
                 foreign_end: 9000,
+                log_sum: Some(7),
             },
             run: OpenRun {
                 key: LINK.key,

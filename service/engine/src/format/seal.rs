@@ -22,15 +22,21 @@ use crate::lump::LumpId;
 use crate::units::{RingPosition, SECTOR_LEN};
 
 /// The first bytes of a seal.
-pub const MAGIC: [u8; MAGIC_LEN] = *b"LsSl";
+pub const MAGIC: [u8; MAGIC_LEN] = *b"LsSe";
+/// Those of one without a sum of the log: of versions before 0.3.
+pub const OLD_MAGIC: [u8; MAGIC_LEN] = *b"LsSl";
 pub(super) const MAGIC_LEN: usize = 4;
-const EPOCH_LEN: usize = 8;
+const EPOCH_LEN: usize = 4;
+const OLD_EPOCH_LEN: usize = 8;
 const LOG_END_LEN: usize = 8;
 const FOREIGN_END_LEN: usize = 8;
+const FIELDS_LEN: usize = EPOCH_LEN + SUM_LEN + LOG_END_LEN + FOREIGN_END_LEN;
+pub(super) const SUM_LEN: usize = 4;
 const CRC_LEN: usize = 4;
 
 /// Bytes of a seal.
-pub const SEAL_LEN: usize = MAGIC_LEN + EPOCH_LEN + LOG_END_LEN + FOREIGN_END_LEN + CRC_LEN;
+pub const SEAL_LEN: usize =
+    MAGIC_LEN + EPOCH_LEN + LOG_END_LEN + FOREIGN_END_LEN + SUM_LEN + CRC_LEN;
 /// Bytes of an `EndOfRecords` and the seal behind it.
 pub const SEALED_END_LEN: usize = END_OF_RECORDS_LEN + SEAL_LEN;
 
@@ -53,6 +59,7 @@ const _: () = assert!(SEALED_END_LEN as u64 <= SECTOR_LEN, "FORMAT.md section 5.
 pub const FIELDS: &[(&str, usize)] = &[
     ("magic", MAGIC_LEN),
     ("epoch", EPOCH_LEN),
+    ("log sum", SUM_LEN),
     ("log end", LOG_END_LEN),
     ("foreign end", FOREIGN_END_LEN),
     ("CRC32C", CRC_LEN),
@@ -61,7 +68,7 @@ pub const FIELDS: &[(&str, usize)] = &[
 /// Name and length of each field of an unsettled seal, for FORMAT.md's test.
 pub const UNSETTLED_FIELDS: &[(&str, usize)] = &[
     ("magic", MAGIC_LEN),
-    ("epoch", EPOCH_LEN),
+    ("epoch", OLD_EPOCH_LEN),
     ("log end", LOG_END_LEN),
     ("foreign end", FOREIGN_END_LEN),
     ("begin", BEGIN_LEN),
@@ -86,27 +93,75 @@ pub struct SealPlace<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seal {
     /// Names an unbroken run of appends by this engine: random, drawn anew at creation and when
-    /// another engine has appended.
+    /// another engine, or a version before 0.3, has appended. Less than 2^32 with a sum.
     pub epoch: u64,
     /// Log offset of the `EndOfRecords`: bytes of the ring that were ever passed, those left unused
     /// at its end included. Modulo the length of the ring it is the ring position.
     pub log_end: u64,
     /// Records at log offsets below this may come from another engine; not more than `log_end`.
     pub foreign_end: u64,
+    /// The [running sum](LogSum) of the log at its end; `None`: the seal has none.
+    pub log_sum: Option<u32>,
+}
+
+/// The sum of the log up to one of its offsets: a CRC32C over the bytes of its records, from some
+/// offset on at which it was 0.
+///
+/// The sums of two places prove every byte between them, so older bytes there do not pass for records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSum {
+    /// A log offset where a record begins.
+    pub at: u64,
+    /// The sum there.
+    pub sum: u32,
 }
 
 impl Seal {
     /// The bytes to be written directly behind the `EndOfRecords`.
     #[must_use]
     pub fn encode(&self, place: SealPlace<'_>) -> [u8; SEAL_LEN] {
-        let crc = self.crc(place).to_be_bytes();
+        let magic = if self.log_sum.is_some() {
+            MAGIC
+        } else {
+            OLD_MAGIC
+        };
+        let fields = self.fields();
+        let crc = crc32c::append(place.crc(self.log_sum.map(|_| magic)), &fields);
+        join(&[&magic, &fields, &crc.to_be_bytes()])
+    }
+
+    /// Epoch, sum, log end and foreign end; without a sum the epoch takes its bytes, too.
+    pub(super) fn fields(&self) -> [u8; FIELDS_LEN] {
+        let epoch = self.epoch.to_be_bytes();
+        let epoch = match self.log_sum {
+            Some(sum) => join(&[
+                epoch.last_chunk::<EPOCH_LEN>().unwrap_or(&[0; EPOCH_LEN]),
+                &sum.to_be_bytes(),
+            ]),
+            None => epoch,
+        };
         join(&[
-            &MAGIC,
-            &self.epoch.to_be_bytes(),
+            &epoch,
             &self.log_end.to_be_bytes(),
             &self.foreign_end.to_be_bytes(),
-            &crc,
         ])
+    }
+
+    /// Reads what [`fields`](Self::fields) makes.
+    pub(super) fn of_fields(fields: &mut FieldReader<'_>, has_sum: bool) -> Option<Self> {
+        let (epoch, log_sum) = if has_sum {
+            let epoch = fields.u32_be("epoch").ok()?;
+            (epoch.into(), Some(fields.u32_be("log sum").ok()?))
+        } else {
+            (fields.u64_be("epoch").ok()?, None)
+        };
+        let seal = Self {
+            epoch,
+            log_end: fields.u64_be("log end").ok()?,
+            foreign_end: fields.u64_be("foreign end").ok()?,
+            log_sum,
+        };
+        (seal.foreign_end <= seal.log_end).then_some(seal)
     }
 
     /// The seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits the place,
@@ -115,14 +170,8 @@ impl Seal {
     pub fn decode(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
         let mut fields = FieldReader::new(Structure::Seal, bytes);
         let magic: [u8; MAGIC_LEN] = fields.array("magic").ok()?;
-        let seal = Self {
-            epoch: fields.u64_be("epoch").ok()?,
-            log_end: fields.u64_be("log end").ok()?,
-            foreign_end: fields.u64_be("foreign end").ok()?,
-        };
-        let crc = fields.u32_be("CRC32C").ok()?;
-        let fits = magic == MAGIC && crc == seal.crc(place) && seal.foreign_end <= seal.log_end;
-        fits.then_some(seal)
+        let seal = Self::of_fields(&mut fields, magic == MAGIC)?;
+        bytes.starts_with(&seal.encode(place)).then_some(seal)
     }
 
     /// The seal when one bit of it, or of the bytes before the tail that it covers, has flipped. A
@@ -130,21 +179,22 @@ impl Seal {
     /// times.
     #[must_use]
     pub fn decode_mended(bytes: &[u8], place: SealPlace<'_>) -> Option<Self> {
-        mended(bytes.get(..SEAL_LEN)?, MAGIC, place, Self::decode)
+        let bytes = bytes.get(..SEAL_LEN)?;
+        let mended = |magic| mended(bytes, magic, place, Self::decode);
+        mended(MAGIC).or_else(|| mended(OLD_MAGIC))
     }
+}
 
-    /// CRC32C of UUID, tail, the bytes before the tail, and the fields, in this order.
-    pub(super) fn crc(&self, place: SealPlace<'_>) -> u32 {
-        let fields: [&[u8]; 6] = [
-            &place.uuid,
-            &place.tail.0.to_be_bytes(),
-            place.before,
-            &self.epoch.to_be_bytes(),
-            &self.log_end.to_be_bytes(),
-            &self.foreign_end.to_be_bytes(),
-        ];
-        let append = |crc, field: &[u8]| crc32c::append(crc, field);
-        fields.into_iter().fold(0, append)
+impl SealPlace<'_> {
+    /// CRC32C of UUID, tail, the bytes before the tail, and the magic of a seal with a sum: it goes on
+    /// with the fields.
+    pub(super) fn crc(&self, magic: Option<[u8; MAGIC_LEN]>) -> u32 {
+        let tail = self.tail.0.to_be_bytes();
+        let parts = [self.uuid.as_slice(), &tail, self.before];
+        let parts = parts
+            .into_iter()
+            .chain(magic.as_ref().map(<[u8; MAGIC_LEN]>::as_slice));
+        parts.fold(0, crc32c::append)
     }
 }
 
@@ -220,9 +270,7 @@ impl UnsettledSeal {
         let crc = self.crc(place).to_be_bytes();
         join(&[
             &UNSETTLED_MAGIC,
-            &self.seal.epoch.to_be_bytes(),
-            &self.seal.log_end.to_be_bytes(),
-            &self.seal.foreign_end.to_be_bytes(),
+            &self.seal.fields(),
             &self.begin.to_be_bytes(),
             &self.proof.puts.to_be_bytes(),
             &self.proof.sum.to_be_bytes(),
@@ -239,11 +287,7 @@ impl UnsettledSeal {
         if magic != UNSETTLED_MAGIC {
             return None;
         }
-        let seal = Seal {
-            epoch: fields.u64_be("epoch").ok()?,
-            log_end: fields.u64_be("log end").ok()?,
-            foreign_end: fields.u64_be("foreign end").ok()?,
-        };
+        let seal = Seal::of_fields(&mut fields, false)?;
         let begin = fields.u64_be("begin").ok()?;
         let proof = Proof {
             puts: fields.u16_be("puts").ok()?,
@@ -276,7 +320,8 @@ impl UnsettledSeal {
 
     /// As [`Seal::crc`], and then begin, puts and proof.
     fn crc(&self, place: SealPlace<'_>) -> u32 {
-        let crc = crc32c::append(self.seal.crc(place), &self.begin.to_be_bytes());
+        let crc = crc32c::append(place.crc(None), &self.seal.fields());
+        let crc = crc32c::append(crc, &self.begin.to_be_bytes());
         let crc = crc32c::append(crc, &self.proof.puts.to_be_bytes());
         crc32c::append(crc, &self.proof.sum.to_be_bytes())
     }
@@ -292,9 +337,10 @@ mod tests {
         before: b"abc",
     };
     const SEAL: Seal = Seal {
-        epoch: 0x0102_0304_0506_0708,
+        epoch: 0x0102_0304,
         log_end: 9000,
         foreign_end: 9000,
+        log_sum: Some(0x1234_5678),
     };
 
     #[test]

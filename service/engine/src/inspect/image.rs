@@ -11,7 +11,7 @@ use crate::format::minfs::{
     SUPERBLOCK_LEN, Superblock,
 };
 use crate::format::trailer::max_payload;
-use crate::format::unfinished::{MARK_LEN, MARK_OFFSET, Unfinished};
+use crate::format::unfinished::{self, MARK_LEN, MARK_OFFSET};
 use crate::format::{Geometry, Header};
 use crate::layout::{self, HEAD_LEN};
 use crate::options::Layout;
@@ -71,9 +71,9 @@ pub(super) fn find(source: &Source) -> Result<Found, Error> {
         None => (None, FoundCopy::Absent),
     };
     let geometry = header.map(|header| Geometry::new(ByteOffset(base), &header));
-    if let Some(mark) = Unfinished::decode(at(base)) {
+    if unfinished::is_marked(at(base)) {
         let (offset, len) = (base + MARK_OFFSET as u64, MARK_LEN as u64);
-        let why = mark.why();
+        let why = unfinished::WHY.to_owned();
         findings.push(Finding::new(FindingKind::Unfinished, offset, len, why));
     }
     if let Some(geometry) = geometry {

@@ -7,7 +7,9 @@ use crate::finding::{Blocks, Finding, FindingKind};
 use crate::format::Geometry;
 use crate::format::mend::{Mended, mend};
 use crate::format::record::{Decoded, MAX_RECORD_LEN, PREFIX_LEN, Record, claimed_len};
+use crate::format::seal::LogSum;
 use crate::lump::LumpId;
+use crate::storage::log_sum::Summing;
 use crate::storage::recover::mended_finding;
 use crate::units::RingPosition;
 
@@ -25,6 +27,8 @@ pub(super) struct Walked {
     pub(super) findings: Vec<Finding>,
     /// Lumps embedded in a record with damaged data, and its place.
     pub(super) damaged: Vec<(LumpId, RingPosition)>,
+    /// The sum of the log at the tail; `None`: unknown.
+    pub(super) sum: Option<u32>,
 }
 
 /// A record with its place.
@@ -32,11 +36,29 @@ pub(super) struct Placed<'a> {
     pub(super) position: RingPosition,
     pub(super) len: u64,
     pub(super) record: Record<'a>,
+    /// As it was written; `None`: nobody knows.
+    bytes: Option<&'a [u8]>,
     /// The fault, and whether it is one of the data.
     pub(super) damage: Option<(Finding, bool)>,
 }
 
 impl Placed<'_> {
+    /// Why the record cannot belong to a log that begins at `head`. `wrapped`: the log has gone to the
+    /// front of the ring before it.
+    fn leads_out(&self, head: RingPosition, wrapped: bool) -> Option<&'static str> {
+        let position = self.position;
+        match self.record {
+            Record::GoToFront if wrapped || head.0 == 0 => Some("a second round of the ring"),
+            _ if wrapped && position == head => {
+                Some("the records reach the head of the ring without an end")
+            }
+            _ if wrapped && position < head && position.0 + self.len > head.0 => {
+                Some("the record runs into the head of the ring")
+            }
+            _ => None,
+        }
+    }
+
     /// As a line of a dump.
     pub(super) fn describe(&self, live: bool) -> RecordInfo {
         let plain = RecordInfo {
@@ -130,6 +152,7 @@ pub(super) fn walk(
     source: &Source,
     geometry: &Geometry,
     (head, ends): (RingPosition, Option<RingPosition>),
+    sums: Option<LogSum>,
     mut visit: impl FnMut(&Placed<'_>) -> bool,
 ) -> Walked {
     let mut window = Window {
@@ -144,7 +167,9 @@ pub(super) fn walk(
         counts: RecordCounts::default(),
         findings: Vec::new(),
         damaged: Vec::new(),
+        sum: None,
     };
+    let mut summing = sums.map(|sums| Summing::new(sums, geometry));
     let (mut position, mut wrapped) = (head, false);
     while ends != Some(position) {
         let placed = match next(&mut window, position) {
@@ -159,17 +184,7 @@ pub(super) fn walk(
             walked.damaged.extend(lump.map(|id| (id, position)));
             walked.findings.push(finding);
         }
-        let why = match placed.record {
-            Record::GoToFront if wrapped || head.0 == 0 => Some("a second round of the ring"),
-            _ if wrapped && position == head => {
-                Some("the records reach the head of the ring without an end")
-            }
-            _ if wrapped && position < head && position.0 + placed.len > head.0 => {
-                Some("the record runs into the head of the ring")
-            }
-            _ => None,
-        };
-        if let Some(why) = why {
+        if let Some(why) = placed.leads_out(head, wrapped) {
             let found =
                 Finding::of_record(FindingKind::Record, geometry, position, placed.len, why);
             walked.findings.push(found);
@@ -178,27 +193,29 @@ pub(super) fn walk(
         if !visit(&placed) {
             return walked;
         }
-        let counts = &mut walked.counts;
+        if let Some(summing) = summing
+            .as_mut()
+            .filter(|_| placed.record != Record::EndOfRecords)
+        {
+            summing.add(position, placed.bytes);
+        }
+        walked.counts.add(&placed.record);
         match placed.record {
             Record::EndOfRecords => {
                 walked.tail = Some(position);
+                walked.sum = summing.and_then(|summing| summing.sum(position));
                 return walked;
             }
             Record::GoToFront => {
-                counts.go_to_front += 1;
                 // What is left of the ring's end is used up too.
                 walked.bytes += geometry.ring_len().0 - position.0;
                 (position, wrapped) = (RingPosition(0), true);
-                continue;
             }
-            Record::Put { .. } => counts.put += 1,
-            Record::Embed { .. } => counts.embed += 1,
-            Record::Delete { .. } => counts.delete += 1,
-            Record::DeleteRange { start, end } if start == end => counts.no_op += 1,
-            Record::DeleteRange { .. } => counts.delete_range += 1,
+            _ => {
+                walked.bytes += placed.len;
+                position = RingPosition(position.0 + placed.len);
+            }
         }
-        walked.bytes += placed.len;
-        position = RingPosition(position.0 + placed.len);
     }
     walked.tail = ends;
     walked
@@ -238,12 +255,16 @@ fn next<'a>(
     });
     let bytes = window.record(position, total).map_err(unreadable)?;
     match Record::decode(bytes) {
-        Ok(Decoded::Record { record, len }) => Ok(Placed {
-            position,
-            len: len as u64,
-            record,
-            damage,
-        }),
+        Ok(Decoded::Record { record, len }) => {
+            let in_data = damage.as_ref().is_some_and(|(_, in_data)| *in_data);
+            Ok(Placed {
+                position,
+                len: len as u64,
+                record,
+                bytes: bytes.get(..len).filter(|_| !in_data),
+                damage,
+            })
+        }
         Ok(Decoded::NeedMore { .. }) => {
             let left = geometry.ring_len().0 - position.0;
             let why = "the record reaches beyond the end of the ring".to_owned();

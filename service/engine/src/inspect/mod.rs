@@ -26,6 +26,7 @@ use crate::format::copies::{CheckedCopy, FoundCopy};
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader};
 use crate::format::mark::Marks;
 use crate::format::record::{END_OF_RECORDS_LEN, PUT_LEN};
+use crate::format::seal::LogSum;
 use crate::format::{Geometry, Header, Portion, Record};
 use crate::lump::LumpId;
 use crate::options::UnsettledTail;
@@ -33,7 +34,9 @@ use crate::request::{LumpRange, Placement};
 use crate::storage::headers::{choose_head, damaged_copies, head_finding, leads_to, seal_finding};
 use crate::storage::index::{Entry, Index};
 use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
+use crate::storage::log_sum::differs;
 use crate::storage::outside::Outside;
+use crate::storage::progress::Progress;
 use crate::storage::run::{self, FoundRun};
 use crate::storage::unsettled::{self, Judged, LogEnd};
 use crate::units::{RingPosition, SECTOR_LEN};
@@ -190,7 +193,7 @@ impl Inspector {
         else {
             return;
         };
-        walk(&self.source, geometry, (*head, *ends), |placed| {
+        walk(&self.source, geometry, (*head, *ends), None, |placed| {
             let live = match placed.record {
                 Record::Put { id, .. } | Record::Embed { id, .. } => {
                     index.get(id).map(Entry::record) == Some(placed.position)
@@ -203,10 +206,10 @@ impl Inspector {
 
     /// Reads the journal, builds the index and describes both.
     fn replay(&mut self, geometry: Geometry, header: Header, first: FoundCopy) {
-        let Some((head, copy)) = self.read_head(&geometry, &header, first) else {
+        let Some((head, copy, mut progress)) = self.read_head(&geometry, &header, first) else {
             return;
         };
-        let log = self.walk_log(&geometry, header.uuid, head);
+        let log = self.walk_log(&geometry, header.uuid, (head, copy));
         let (index, outside, walked) = log.walked;
         let (unsettled, ends) = (log.unsettled, log.ends);
         let findings = &mut self.report.findings;
@@ -217,6 +220,7 @@ impl Inspector {
             counts,
             findings: found,
             mut damaged,
+            sum,
         } = walked;
         for finding in found {
             findings.add(finding, FINDINGS_LISTED);
@@ -234,21 +238,21 @@ impl Inspector {
             unsettled: unsettled.map(|tail| tail.outcome.name()),
             seal: None,
         };
-        let ring =
-            tail.and_then(|tail| self.read_end(&geometry, header.uuid, (head, copy), (tail, ends)));
+        let ring = tail.and_then(|tail| {
+            self.read_end(&geometry, header.uuid, (head, copy), (tail, ends, sum))
+        });
         let journal = JournalInfo {
-            seal: ring
-                .as_ref()
-                .filter(|ring| ring.is_sealed())
-                .map(|ring| SealInfo {
-                    epoch: format!("{:016x}", ring.epoch()),
-                    log_end: ring.log_end(),
-                    foreign_end: ring.foreign_end(),
-                }),
+            seal: ring.as_ref().and_then(seal_info),
             ..journal
         };
         let epoch = ring.as_ref().map(Ring::epoch);
         let (checkpoints, bad_slots) = checkpoint::find(&self.source, &geometry, header.uuid);
+        for slot in &checkpoints {
+            progress.add_checkpoint(&slot.header);
+        }
+        if let Some(ring) = &ring {
+            self.refute(&geometry, ring, (head, copy), &progress);
+        }
         for finding in bad_slots {
             self.report.findings.add(finding, FINDINGS_LISTED);
         }
@@ -272,15 +276,33 @@ impl Inspector {
         });
     }
 
+    /// Reports an end that the journal has left behind.
+    fn refute(
+        &mut self,
+        geometry: &Geometry,
+        ring: &Ring,
+        (head, copy): (RingPosition, Option<CheckedCopy>),
+        progress: &Progress,
+    ) {
+        let used = head.distance_to(ring.tail(), geometry.ring_len());
+        let seal = ring.is_sealed().then(|| ring.end_seal());
+        if let Some(why) = progress.refutes(copy.as_ref(), used, seal) {
+            let (kind, len) = (FindingKind::Record, END_OF_RECORDS_LEN as u64);
+            let finding = Finding::of_record(kind, geometry, ring.tail(), len, why);
+            self.report.findings.add(finding, FINDINGS_LISTED);
+        }
+    }
+
     /// State by all records, or by those up to where the journal ends.
     fn walk_all(
         &self,
         geometry: &Geometry,
         from_to: (RingPosition, Option<RingPosition>),
+        sums: Option<LogSum>,
     ) -> (Index, Outside, Walked) {
         let (mut index, mut outside) = (Index::new(geometry), Outside::default());
         let mut marks = Marks::default();
-        let walked = walk(&self.source, geometry, from_to, |placed| {
+        let walked = walk(&self.source, geometry, from_to, sums, |placed| {
             let foreign = marks.pass(&placed.record);
             apply(&mut index, &mut outside, geometry, placed, foreign);
             true
@@ -289,8 +311,14 @@ impl Inspector {
     }
 
     /// Walks to the end that the journal has when its last batch is judged.
-    fn walk_log(&self, geometry: &Geometry, uuid: [u8; 16], head: RingPosition) -> Log {
-        let walked = self.walk_all(geometry, (head, None));
+    fn walk_log(
+        &self,
+        geometry: &Geometry,
+        uuid: [u8; 16],
+        (head, copy): (RingPosition, Option<CheckedCopy>),
+    ) -> Log {
+        let sums = copy.and_then(|copy| copy.sums);
+        let walked = self.walk_all(geometry, (head, None), sums);
         let end = walked.2.tail;
         let end = end.and_then(|tail| self.found_end(geometry, uuid, tail));
         let read = |offset, len| self.source.read(offset, len);
@@ -309,7 +337,7 @@ impl Inspector {
                 ends: None,
             },
             Judged::Dropped(unsettled, ends) => Log {
-                walked: self.walk_all(geometry, (head, Some(ends.tail))),
+                walked: self.walk_all(geometry, (head, Some(ends.tail)), None),
                 unsettled: Some(unsettled),
                 ends: Some(ends),
             },
@@ -322,7 +350,7 @@ impl Inspector {
         geometry: &Geometry,
         uuid: [u8; 16],
         (head, copy): (RingPosition, Option<CheckedCopy>),
-        (tail, ends): (RingPosition, Option<LogEnd>),
+        (tail, ends, sum): (RingPosition, Option<LogEnd>, Option<u32>),
     ) -> Option<Ring> {
         let mut end = self.found_end(geometry, uuid, tail)?;
         if let Some(ends) = ends {
@@ -337,12 +365,22 @@ impl Inspector {
             let finding = seal_finding(geometry, tail);
             self.report.findings.add(finding, FINDINGS_LISTED);
         }
+        let sum = sum.filter(|_| {
+            let epoch = end.seal.map(|seal| seal.epoch);
+            copy.is_some_and(|copy| Some(copy.seal.epoch) == epoch)
+        });
+        if let Some(why) = differs(end.seal, sum) {
+            let (kind, len) = (FindingKind::Record, END_OF_RECORDS_LEN as u64);
+            let finding = Finding::of_record(kind, geometry, tail, len, why);
+            self.report.findings.add(finding, FINDINGS_LISTED);
+        }
         let found = journal_state::Found {
             uuid,
             head,
             end,
             largest_record: 0,
             mark_bytes: 0,
+            sums: None,
         };
         Some(Ring::new(geometry, SECTOR_LEN, found))
     }
@@ -367,13 +405,13 @@ impl Inspector {
         ))
     }
 
-    /// The ring head, and the copy that says the same.
+    /// The ring head, the copy that says the same, and how far the copies say the log has come.
     fn read_head(
         &mut self,
         geometry: &Geometry,
         header: &Header,
         first: FoundCopy,
-    ) -> Option<(RingPosition, Option<CheckedCopy>)> {
+    ) -> Option<(RingPosition, Option<CheckedCopy>, Progress)> {
         let offset = geometry.journal_header_offset().0;
         let len = JOURNAL_HEADER_LEN as u64;
         let block = self.source.read(offset, SECTOR_LEN);
@@ -388,6 +426,7 @@ impl Inspector {
                 .map(|header| header.ring_head)
                 .map_err(|error| (FindingKind::JournalHeader, error.to_string())),
         };
+        let progress = Progress::of_copies(copies);
         let here = stands.as_ref().ok().copied();
         let leads = |copy: &CheckedCopy| self.leads(geometry, header.uuid, copy);
         if let Some((head, copy)) = choose_head(geometry, header, copies, here, leads) {
@@ -395,10 +434,10 @@ impl Inspector {
                 let finding = head_finding(geometry, here, head);
                 self.report.findings.add(finding, FINDINGS_LISTED);
             }
-            return Some((head, copy));
+            return Some((head, copy, progress));
         }
         match stands {
-            Ok(head) => Some((head, None)),
+            Ok(head) => Some((head, None, progress)),
             Err((kind, why)) => {
                 let finding = Finding::new(kind, offset, len, why);
                 self.report.findings.add(finding, FINDINGS_LISTED);
@@ -410,7 +449,7 @@ impl Inspector {
     /// True: the records from the head of the copy lead to the end that it tells of.
     fn leads(&self, geometry: &Geometry, uuid: [u8; 16], copy: &CheckedCopy) -> bool {
         let head = copy.ring_head;
-        let tail = walk(&self.source, geometry, (head, None), |_| true).tail;
+        let tail = walk(&self.source, geometry, (head, None), None, |_| true).tail;
         let end = tail.and_then(|tail| self.found_end(geometry, uuid, tail));
         end.is_some_and(|end| {
             leads_to(
@@ -461,6 +500,14 @@ impl Inspector {
             extents,
         )
     }
+}
+
+fn seal_info(ring: &Ring) -> Option<SealInfo> {
+    ring.is_sealed().then(|| SealInfo {
+        epoch: format!("{:016x}", ring.epoch()),
+        log_end: ring.log_end(),
+        foreign_end: ring.foreign_end(),
+    })
 }
 
 fn add_outside(findings: &mut Findings, outside: &Outside, geometry: &Geometry) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::finding::{Blocks, Findings};
+use crate::format::Record;
 use crate::lump::LumpId;
 
 /// The device or file.
@@ -74,6 +75,19 @@ pub struct RecordCounts {
 }
 
 impl RecordCounts {
+    /// Counts a record; the end mark not.
+    pub(super) fn add(&mut self, record: &Record<'_>) {
+        match record {
+            Record::EndOfRecords => {}
+            Record::GoToFront => self.go_to_front += 1,
+            Record::Put { .. } => self.put += 1,
+            Record::Embed { .. } => self.embed += 1,
+            Record::Delete { .. } => self.delete += 1,
+            Record::DeleteRange { start, end } if start == end => self.no_op += 1,
+            Record::DeleteRange { .. } => self.delete_range += 1,
+        }
+    }
+
     /// All records, the end mark not counted.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -149,6 +149,7 @@ impl Checkpointer {
             log_end: journal.log_end(),
             lumps: 0,
             chunks_crc: 0,
+            log_sum: Some(journal.end_sum().sum),
         };
         self.state = State::Copying(Box::new(Copying {
             header,

@@ -193,6 +193,11 @@ impl Commit {
         loop {
             let writing = self.sort_ready();
             self.refuse_beaten_first(ctx);
+            // Making the records of runs takes time that every put would pay.
+            if self.ready.is_empty() && !self.runs.must_record(ctx) && !gc.has_work(ctx) {
+                gc.relax();
+                break;
+            }
             let mut batch = Batch::new(&ctx.storage.journal);
             let Some(recorded) = self.runs.record(ctx, &mut batch) else {
                 break;
@@ -474,6 +479,7 @@ impl Commit {
         };
         if let Some(new_tail) = batch.new_tail.take() {
             ctx.storage.journal.advance(new_tail);
+            ctx.end_written(self.forced);
         }
         if self.forced {
             return self.batch_durable(ctx);

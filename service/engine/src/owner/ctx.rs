@@ -12,15 +12,15 @@ use super::io_table::{IoTable, Tag};
 use super::scrub;
 use super::trial;
 use super::waiting::admission::{Admission, AdmissionLimits};
-use super::waiting::order_stats::OrderShared;
 use super::waiting::overload::Overload;
 use super::waiting::pace::Pace;
-use crate::clock::duration_ns;
+use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
-use crate::format::Portion;
 use crate::format::journal_header::ScrubMark;
+use crate::format::seal::LogSum;
 use crate::format::verify::Subject;
+use crate::format::{Portion, Seal};
 use crate::health::{BAD_PLACES, Condition, Health, StoreState, hang_reason};
 use crate::lump::LumpId;
 use crate::opened::{Pin, Released};
@@ -48,8 +48,6 @@ pub(crate) struct Shared {
     pub(crate) released: Arc<Released>,
     /// Blocks of lumps that came in and were not put.
     pub(crate) unused: Arc<Unused>,
-    /// Choices of the order, and observations of the disk on their way to it.
-    pub(crate) order: OrderShared,
 }
 
 impl Shared {
@@ -69,7 +67,6 @@ impl Shared {
             scrub: scrub::Control::default(),
             released: Arc::default(),
             unused: Arc::default(),
-            order: OrderShared::new(options.queue_policy),
         }
     }
 }
@@ -157,6 +154,10 @@ impl Unfinished {
     }
 }
 
+/// The checked copies name an end of the journal that is no older than this while it grows. A lost
+/// write of the ring is not found if the power goes before they do.
+const COPIES_AFTER_NS: u64 = 5_000_000_000;
+
 /// The header blocks. Head, scrub mark and the checked copies share them, so one write is under way
 /// at most.
 #[derive(Debug, Default)]
@@ -166,15 +167,25 @@ pub(super) struct HeaderBlock {
     pub(super) mark: ScrubMark,
     /// Log offset of the journal's end in the checked copies; `None`: there are none.
     pub(super) copied: Option<u64>,
+    /// When the copies were written last.
+    copied_ns: u64,
+    /// An end of the journal that no power cut can undo.
+    durable: Seal,
+    /// The end that was written last, and how many writes had ended then.
+    visible: (Seal, u64),
     /// Bad places have come that the header block does not tell of.
     pub(super) lacks_places: bool,
 }
 
 impl HeaderBlock {
-    pub(super) fn new(mark: ScrubMark, copied: Option<u64>) -> Self {
+    /// `end`: the durable end of the journal.
+    pub(super) fn new(mark: ScrubMark, copied: Option<u64>, end: Seal) -> Self {
         Self {
             mark,
             copied,
+            copied_ns: monotonic_ns(),
+            durable: end,
+            visible: (end, 0),
             ..Self::default()
         }
     }
@@ -305,7 +316,7 @@ impl Ctx {
         Pin {
             portion,
             released: Arc::clone(&self.shared.released),
-            waker: self.io.waker.clone(),
+            waker: self.io.device.backend.waker(),
         }
     }
 
@@ -345,27 +356,58 @@ impl Ctx {
         self.io.read(Tag::Trial, offset, len, Vec::new());
     }
 
-    /// Writes both header blocks, which must not be busy, with this head.
-    pub(super) fn write_header(&mut self, tag: Tag, head: RingPosition) {
+    /// Writes both header blocks, which must not be busy, with this head and a sum of the log there or
+    /// behind it.
+    pub(super) fn write_header(&mut self, tag: Tag, head: (RingPosition, LogSum)) {
         self.header.busy = true;
-        let bytes = self.storage.header_blocks(head, self.header.mark);
+        let end = self.durable_end();
+        let bytes = self.storage.header_blocks(head, self.header.mark, end);
         let mut blocks = self.io.pool.get(bytes.len());
         blocks.copy_from_slice(&bytes);
-        self.header.copied = Some(self.storage.journal.log_end());
+        self.header.copied = Some(end.log_end);
+        self.header.copied_ns = monotonic_ns();
         self.header.lacks_places = false;
         let offset = self.storage.geometry.base().0;
         self.io.write((tag, false), offset, blocks, Vec::new());
     }
 
+    /// The journal has an end that was just written; `forced`: and is durable.
+    pub(super) fn end_written(&mut self, forced: bool) {
+        let written = if forced { 0 } else { self.io.written() };
+        self.header.durable = self.durable_end();
+        self.header.visible = (self.storage.journal.end_seal(), written);
+    }
+
+    /// The last end of the journal that is known to be durable: the checked copies prove it, so that
+    /// a write which the disk loses later is found (FORMAT.md section 5.7).
+    fn durable_end(&self) -> Seal {
+        let (end, written) = self.header.visible;
+        if self.io.is_durable(written) {
+            end
+        } else {
+            self.header.durable
+        }
+    }
+
     /// True: the headers lack bad places; or the journal has an end of its own that the copies in
-    /// the headers do not tell of, and they are missing, or the store is closed.
+    /// the headers do not tell of, and they are missing, or it is time, or the store is closed.
     pub(super) fn headers_are_old(&self) -> bool {
-        let journal = &self.storage.journal;
+        let due = self.copies_due_ns();
+        let is_time = due.is_some_and(|due_ns| due_ns <= monotonic_ns());
+        let is_sealed = self.storage.journal.is_sealed();
         let old = match self.header.copied {
             None => true,
-            Some(log_end) => self.closing && log_end != journal.log_end(),
+            Some(copied) if self.closing => copied != self.storage.journal.log_end(),
+            Some(_) => is_time,
         };
-        self.header.lacks_places || (old && journal.is_sealed())
+        self.header.lacks_places || (old && is_sealed)
+    }
+
+    /// When the copies are to be written, because the journal has a newer durable end.
+    pub(super) fn copies_due_ns(&self) -> Option<u64> {
+        let log_end = self.durable_end().log_end;
+        let is_newer = self.header.copied.is_some_and(|copied| copied != log_end);
+        is_newer.then(|| self.header.copied_ns.saturating_add(COPIES_AFTER_NS))
     }
 
     /// Sets a place aside that the disk refused to write, and tells of it.

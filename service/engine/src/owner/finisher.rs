@@ -73,12 +73,12 @@ enum Job {
 }
 
 /// Kind of the bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum FinishKind {
     /// A whole portion.
     Portion { portion: Portion, subject: Subject },
-    /// A journal record, beginning at this byte of the buffer.
-    Record { at: usize },
+    /// A journal record, and where it is in the buffer.
+    Record { bytes: Range<usize> },
 }
 
 /// The threads. They end when the handle is dropped.
@@ -156,7 +156,8 @@ impl Drop for Finisher {
 }
 
 fn run(queue: &Receiver<Job>, counters: &Counters) {
-    super::as_engine_thread(|| queue.iter().for_each(|job| job.run(counters)));
+    super::mark_engine_thread();
+    queue.iter().for_each(|job| job.run(counters));
 }
 
 impl Job {
@@ -269,7 +270,7 @@ impl Finish {
                 Ok(judged) => Ok(LumpData::judged(buf, &judged)),
                 Err(misfit) => Err(Error::mismatch(id, portion, offset.0, &misfit)),
             },
-            FinishKind::Record { at } => embedded(buf, id, offset, at),
+            FinishKind::Record { bytes } => embedded(buf, id, offset, bytes),
         };
         note(counters, result.as_ref().map(|lump| lump.verified));
         reply.send(result, Stage::Data);
@@ -277,13 +278,20 @@ impl Finish {
 }
 
 /// The lump in a journal record; the record's own checksum verifies it.
-fn embedded(buf: AlignedBuf, id: LumpId, offset: ByteOffset, at: usize) -> Result<LumpData, Error> {
-    let bytes = buf.get(at..).unwrap_or_default();
+fn embedded(
+    buf: AlignedBuf,
+    id: LumpId,
+    offset: ByteOffset,
+    within: Range<usize>,
+) -> Result<LumpData, Error> {
+    let at = within.start;
+    let bytes = buf.get(within).unwrap_or_default();
+    let whole = bytes.len();
     let len_of = |bytes: &[u8]| match Record::decode(bytes) {
         Ok(Decoded::Record {
             record: Record::Embed { id: found, .. },
             len,
-        }) if found == id => Some(len),
+        }) if found == id && len == whole => Some(len),
         _ => None,
     };
     // A flipped bit before the data is known, and the data is as the checksum says.

@@ -14,8 +14,10 @@ use crate::buffer::AlignedBuf;
 use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::finding::FindingKind;
+use crate::format::seal::LogSum;
 use crate::request::CollectOutcome;
 use crate::storage::Storage;
+use crate::storage::journal::Journal;
 use crate::storage::journal::gc::{Collector, Taken};
 use crate::storage::journal::writer::Batch;
 use crate::units::RingPosition;
@@ -33,6 +35,8 @@ pub(super) struct Gc {
     pressed_since: Option<u64>,
     /// Bytes the collector had passed at the place where the head is moving to.
     goal_passed: u64,
+    /// The sum of the log there, or behind it.
+    goal_sums: LogSum,
     asked: Vec<Asked>,
     /// It goes on until the collector has passed this, for the sake of damaged records.
     round_until: u64,
@@ -62,15 +66,16 @@ struct Asked {
 
 impl Gc {
     /// `rate`: its budget in bytes a second; 0: no limit.
-    pub(super) fn new(head: RingPosition, rate: u64) -> Self {
+    pub(super) fn new(journal: &Journal, rate: u64) -> Self {
         Self {
-            collector: Collector::new(head),
+            collector: Collector::new(journal),
             active: false,
             reading: None,
             chunk: None,
             failure: None,
             pressed_since: None,
             goal_passed: 0,
+            goal_sums: journal.sums(),
             asked: Vec::new(),
             round_until: 0,
             budget: Budget::new(rate),
@@ -130,7 +135,8 @@ impl Gc {
 
     /// Bytes lost at the end of the ring and to rounding are no gain: without a waiting record they
     /// are not worth a round.
-    fn decide(&mut self, storage: &Storage) {
+    fn decide(&mut self, ctx: &Ctx) {
+        let (storage, was_active) = (&ctx.storage, self.active);
         let journal = &storage.journal;
         let (used, capacity) = (journal.used(), journal.capacity());
         let needed = storage.index.record_bytes() + journal.mark_bytes();
@@ -148,6 +154,15 @@ impl Gc {
                 .iter()
                 .any(|asked| asked.until > self.collector.passed())
             || (used > capacity / 2 && garbage > worth);
+        if self.active && !was_active {
+            ctx.shared.counters.gc_runs.add(1);
+        }
+    }
+
+    /// True: it has records to put into a batch.
+    pub(super) fn has_work(&mut self, ctx: &Ctx) -> bool {
+        self.decide(ctx);
+        self.collects(ctx) && (self.chunk.is_some() || !self.collector.needs_chunk())
     }
 
     /// True: the ring is so full that the budget does not count.
@@ -162,11 +177,7 @@ impl Gc {
     /// Only then may relocated records use the last room; and a change that has waited for the
     /// collection goes before them as soon as it finds room.
     pub(super) fn relocate(&mut self, ctx: &mut Ctx, batch: &mut Batch, blocked: bool) -> Taken {
-        let was_active = self.active;
-        self.decide(&ctx.storage);
-        if self.active && !was_active {
-            ctx.shared.counters.gc_runs.add(1);
-        }
+        self.decide(ctx);
         if !self.collects(ctx) || (self.pressed_since.is_some() && !blocked) {
             return Taken::default();
         }
@@ -257,7 +268,14 @@ impl Gc {
             (Ok(()), Some(buf)) => buf,
             _ => nothing.as_slice(),
         };
-        for rotted in self.collector.scan(start, bytes, (index, journal)) {
+        let rotted = match self.collector.scan(start, bytes, (index, journal)) {
+            Ok(rotted) => rotted,
+            Err(error) => {
+                self.failure = Some(error);
+                return;
+            }
+        };
+        for rotted in rotted {
             let mut finding = rotted.finding(&ctx.storage.geometry);
             if let Err(error) = &result {
                 finding.kind = FindingKind::Read;
@@ -280,13 +298,14 @@ impl Gc {
             return;
         }
         self.goal_passed = self.collector.passed();
-        ctx.write_header(Tag::Header(goal), goal);
+        self.goal_sums = self.collector.sums(&ctx.storage.journal);
+        ctx.write_header(Tag::Header(goal), (goal, self.goal_sums));
     }
 
     /// The new head is on stable storage: what lies before it is free.
     pub(super) fn head_durable(&mut self, ctx: &mut Ctx, head: RingPosition) {
         ctx.header.busy = false;
-        ctx.storage.journal.set_head(head);
+        ctx.storage.journal.set_head(head, self.goal_sums);
         ctx.shared.counters.header_writes.add(1);
         let passed = self.goal_passed;
         self.answer(ctx, |asked| asked.until <= passed);

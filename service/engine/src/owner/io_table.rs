@@ -7,14 +7,12 @@ use std::time::Duration;
 use super::command::Reply;
 use super::ctx::Shared;
 use super::judge::Judge;
-use super::pairs::{Pairs, Seen};
 use super::put::Put;
 use super::put::pieces::PieceWrite;
 use super::reads::ranges::{Piece, PieceRead};
 use super::reads::{ReadEmbedded, ReadLump};
 use super::scrub::ScrubRead;
 use super::waiting::order::Kind;
-use super::waiting::order::curve::Pair;
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose, RequestId};
@@ -25,7 +23,6 @@ use crate::health::{Condition, bound_ns};
 use crate::request::HeadOutcome;
 use crate::stats::Counters;
 use crate::units::RingPosition;
-use crate::waker::Waker;
 
 /// Most bytes of a write that is forced: a large one would be several requests, each with FUA.
 const FORCE_LIMIT: usize = 32 * 1024;
@@ -172,8 +169,6 @@ struct Extent {
 pub(crate) struct IoTable {
     pub(crate) device: Device,
     pub(crate) pool: Arc<BufferPool>,
-    /// Tells whoever drives the owner that there is something to do.
-    pub(crate) waker: Waker,
     /// Memory set aside for the next read.
     pub(crate) reservation: Option<Reservation>,
     /// Reads that have failed once. They are tried again one at a time: the kernel may make one
@@ -189,8 +184,6 @@ pub(crate) struct IoTable {
     bound_ns: u64,
     data_in_flight: usize,
     next_token: u64,
-    /// `None`: nobody learns from them.
-    pairs: Option<Pairs>,
     counters: Arc<Counters>,
     /// Writes that have ended and may be in the device's cache, counted since open, and how many
     /// of them a flush has covered.
@@ -204,7 +197,7 @@ impl IoTable {
     /// Nothing of the device may be in its cache.
     pub(crate) fn new(
         device: Device,
-        (pool, waker): (&Arc<BufferPool>, Waker),
+        pool: &Arc<BufferPool>,
         next_token: u64,
         shared: &Shared,
         io_timeout: Duration,
@@ -212,7 +205,6 @@ impl IoTable {
         Self {
             device,
             pool: Arc::clone(pool),
-            waker,
             reservation: None,
             failed_once: VecDeque::new(),
             in_flight: HashMap::new(),
@@ -222,17 +214,11 @@ impl IoTable {
             bound_ns: bound_ns(io_timeout),
             data_in_flight: 0,
             next_token,
-            pairs: None,
             counters: Arc::clone(&shared.counters),
             written: 0,
             flushed: 0,
             spared: Vec::new(),
         }
-    }
-
-    /// From now on, [`pair`](Self::pair) answers.
-    pub(crate) fn make_pairs(&mut self) {
-        self.pairs = Some(Pairs::default());
     }
 
     /// I/Os in flight.
@@ -363,9 +349,6 @@ impl IoTable {
             covers: self.written,
             spared,
         };
-        if let Some(pairs) = &mut self.pairs {
-            pairs.begun(op == IoOp::Read);
-        }
         self.in_flight.insert(token, (tag, extent));
         if spared {
             return self.spared.push(Completion {
@@ -422,21 +405,6 @@ impl IoTable {
         let (tag, extent) = self.in_flight.get(&token)?;
         let kind = tag.read_kind()?;
         Some((kind, monotonic_ns().saturating_sub(extent.begin_ns)))
-    }
-
-    /// Pair of distance and time learnt from an I/O that has just ended. To be asked once for each
-    /// I/O; `alone`: no other one was seen to end. Nothing, and no work, if learning is off.
-    pub(crate) fn pair(&mut self, completion: &Completion, alone: bool) -> Option<Pair> {
-        let pairs = self.pairs.as_mut()?;
-        let (_, extent) = self.in_flight.get(&completion.token)?;
-        pairs.ended(Seen {
-            is_read: extent.op == IoOp::Read,
-            offset: extent.offset,
-            len: extent.len,
-            begin_ns: extent.begin_ns,
-            end_ns: monotonic_ns(),
-            clear: alone && completion.result.is_ok(),
-        })
     }
 
     /// The tag, the memory and the result of an I/O that has ended. `None`: it is not known, or it is

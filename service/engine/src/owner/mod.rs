@@ -1,5 +1,4 @@
-//! The owner: one loop that holds index, journal and allocator and never waits for the disk. Its own
-//! thread drives it, or a caller that waits ([`seat`]).
+//! The owner thread: one loop that holds index, journal and allocator and never waits for the disk.
 //!
 //! The [`Owner`] receives commands and the ends of I/Os and hands each to one of its parts, which
 //! keep their state to themselves, work on the [`Ctx`] and hand out new I/Os. Puts and deletes hand
@@ -33,11 +32,9 @@ pub(crate) mod inbox;
 pub(crate) mod io_table;
 mod judge;
 mod overlay;
-mod pairs;
 pub(crate) mod put;
 pub(crate) mod reads;
 pub(crate) mod scrub;
-pub(crate) mod seat;
 mod stepped;
 mod trial;
 pub(crate) mod waiting;
@@ -62,7 +59,6 @@ use scrub::Scrub;
 pub use stepped::Driver;
 use waiting::Waiting;
 use waiting::order::Order;
-pub use waiting::order_stats::{LearnedStats, OrderStats};
 use waiting::pace::Pace;
 
 use crate::buffer::AlignedBuf;
@@ -82,12 +78,9 @@ thread_local! {
     static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does the work of an engine on this thread, which must not wait for the engine meanwhile.
-fn as_engine_thread<T>(work: impl FnOnce() -> T) -> T {
-    let before = ENGINE_THREAD.replace(true);
-    let done = work();
-    ENGINE_THREAD.set(before);
-    done
+/// Marks the calling thread as one that must not wait for the engine.
+fn mark_engine_thread() {
+    ENGINE_THREAD.set(true);
 }
 
 /// True: the calling thread belongs to an engine.
@@ -128,7 +121,7 @@ pub(crate) struct Owner {
 impl Owner {
     pub(crate) fn new(
         restored: Restored,
-        mut io: IoTable,
+        io: IoTable,
         finisher: Finisher,
         commands: Receiver<Arrival>,
         shared: Arc<Shared>,
@@ -143,17 +136,14 @@ impl Owner {
         } = restored;
         let (gate, admission) = (Arc::clone(&shared.gate), Arc::clone(&shared.admission));
         let order = Order::new(options.queue_policy, options.max_overtakes);
-        if order.curve().is_some() {
-            io.make_pairs();
-        }
-        let base = storage.geometry.base().0;
+        let (base, end) = (storage.geometry.base().0, storage.journal.end_seal());
         let mut owner = Self {
             inbox: Inbox::new(commands, gate, Arc::clone(&admission)),
             waiting: Waiting::new(order, overload(options), admission),
             reads: Reads::default(),
             puts: Puts::default(),
             commit: Commit::default(),
-            gc: Gc::new(storage.journal.head(), limits.gc_rate),
+            gc: Gc::new(&storage.journal, limits.gc_rate),
             checkpoint,
             scrub: Scrub::new(scrub_mark, base, duration_ns(options.scrub_interval)),
             closed: Vec::new(),
@@ -168,7 +158,7 @@ impl Owner {
                 limits,
                 pace: Pace::default(),
                 unfinished: Unfinished::default(),
-                header: HeaderBlock::new(scrub_mark, copied),
+                header: HeaderBlock::new(scrub_mark, copied, end),
                 health: Health::default(),
                 closing: false,
                 freed: false,
@@ -180,6 +170,13 @@ impl Owner {
         owner.publish();
         owner.judge();
         owner
+    }
+
+    /// Runs until the store is closed.
+    pub(crate) fn run(mut self) {
+        mark_engine_thread();
+        while self.turn(Wait::Forever) {}
+        self.end();
     }
 
     /// One round: hands out I/Os, waits, deals with what has ended and with new commands. False:
@@ -195,11 +192,9 @@ impl Owner {
         };
         let mut ended = std::mem::take(&mut self.ended);
         self.ctx.io.wait(&mut ended, wait);
-        let alone = ended.len() == 1;
         for completion in ended.drain(..) {
-            self.on_completion(completion, alone);
+            self.on_completion(completion);
         }
-        self.waiting.learn_told(&self.ctx.shared.order);
         self.ended = ended;
         self.ctx.let_go();
         self.use_freed();
@@ -216,6 +211,12 @@ impl Owner {
         true
     }
 
+    /// When there is something to do though no I/O ends and no command comes.
+    fn wakes_ns(&self) -> Option<u64> {
+        let due = [self.due_ns(), self.waiting.due_ns()];
+        due.into_iter().flatten().min()
+    }
+
     /// When there is something to do though nothing happens: the work in the background has a
     /// budget to wait for.
     fn due_ns(&self) -> Option<u64> {
@@ -227,9 +228,17 @@ impl Owner {
             self.gc.due_ns(),
             self.checkpoint.due_ns(),
             self.commit.due_ns(&self.ctx),
+            self.copies_due_ns(),
             self.ctx.judged_ns(),
         ];
         due.into_iter().flatten().min()
+    }
+
+    /// When the checked copies are to be written though nothing happens.
+    fn copies_due_ns(&self) -> Option<u64> {
+        let can_be = self.commit.is_between_batches() && !self.ctx.header.busy;
+        let due = self.ctx.copies_due_ns();
+        due.filter(|_| can_be && !self.ctx.writes_nothing())
     }
 
     /// Judges the disk by what it has done up to now, tells the state of the store, and tries the
@@ -366,12 +375,9 @@ impl Owner {
         }
     }
 
-    /// An I/O has ended; `alone`: and no other one was seen to.
-    fn on_completion(&mut self, completion: Completion, alone: bool) {
+    /// An I/O has ended.
+    fn on_completion(&mut self, completion: Completion) {
         let ctx = &mut self.ctx;
-        if let Some(pair) = ctx.io.pair(&completion, alone) {
-            self.waiting.learn_own(&ctx.shared.order, pair);
-        }
         if let Some((kind, took_ns)) = ctx.io.read_time(completion.token) {
             ctx.pace.served(kind, took_ns);
         }
@@ -513,7 +519,7 @@ impl Owner {
         let at_rest = self.commit.is_between_batches() && !self.ctx.header.busy;
         let is_time = !self.ctx.closing || (self.is_quiet() && self.checkpoint.is_at_rest());
         if self.ctx.headers_are_old() && at_rest && is_time {
-            let head = self.ctx.storage.journal.head();
+            let head = self.ctx.storage.journal.head_and_sums();
             self.ctx.write_header(Tag::ScrubMark, head);
         }
     }

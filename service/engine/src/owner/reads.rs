@@ -7,6 +7,7 @@ mod embedded;
 pub(crate) mod ranges;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::command::{Reply, Stage};
 use super::ctx::Ctx;
@@ -38,10 +39,14 @@ pub(crate) struct ReadLump {
 }
 
 /// The pinned place, and the way to find the lump in the bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum ReadPlace {
     Portion(Portion, Subject),
-    Record { position: RingPosition, at: usize },
+    /// Its first byte in what is read, and the one behind it.
+    Record {
+        position: RingPosition,
+        bytes: Range<usize>,
+    },
 }
 
 /// Ranges whose reads are in flight.
@@ -100,9 +105,9 @@ impl Reads {
                 ctx.unpin(portion);
                 FinishKind::Portion { portion, subject }
             }
-            ReadPlace::Record { position, at } => {
+            ReadPlace::Record { position, bytes } => {
                 ctx.storage.journal.unpin(position);
-                FinishKind::Record { at }
+                FinishKind::Record { bytes }
             }
         };
         match (result, buf) {
@@ -238,8 +243,10 @@ fn record_extent(ctx: &mut Ctx, entry: Entry) -> (ReadPlace, ByteOffset, u64) {
     let start = position.0 - position.0 % journal.unit();
     let end = (position.0 + entry.record_len()).next_multiple_of(journal.unit());
     let at = usize::try_from(position.0 - start).unwrap_or(usize::MAX);
+    let len = usize::try_from(entry.record_len()).unwrap_or(0);
+    let bytes = at..at.saturating_add(len);
     let offset = ctx.storage.geometry.ring_byte(RingPosition(start));
-    (ReadPlace::Record { position, at }, offset, end - start)
+    (ReadPlace::Record { position, bytes }, offset, end - start)
 }
 
 /// The last block of a portion has told how long its lump is.

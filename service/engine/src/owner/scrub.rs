@@ -240,7 +240,7 @@ impl Scrub {
         if ctx.writes_nothing() {
             self.mark_wanted = false;
         } else if !ctx.header.busy {
-            let head = ctx.storage.journal.head();
+            let head = ctx.storage.journal.head_and_sums();
             ctx.write_header(Tag::ScrubMark, head);
             self.mark_wanted = false;
         }
@@ -467,7 +467,7 @@ impl Scrub {
         status.this_pass.bytes += len;
         drop(status);
         let job = ScrubJob { work, buf };
-        let (told, waker) = (self.verified.0.clone(), ctx.io.waker.clone());
+        let (told, waker) = (self.verified.0.clone(), ctx.io.device.backend.waker());
         ctx.finisher.verify(job, move |verified| {
             // The owner goes only after the finisher's threads, or has no use for it any more.
             let _ = told.send(verified);

@@ -10,9 +10,7 @@
 
 pub(crate) mod admission;
 mod held;
-mod learning;
 pub(crate) mod order;
-pub(crate) mod order_stats;
 pub(crate) mod overload;
 pub(crate) mod pace;
 pub(crate) mod queue;
@@ -23,7 +21,6 @@ use std::sync::Arc;
 
 use admission::Admission;
 use held::Held;
-use learning::Learning;
 use order::{Kind, Kinds, Moment, Order};
 use overload::Overload;
 use queue::{Place, Queue};
@@ -59,7 +56,6 @@ pub(super) struct Waiting {
     memory_short: bool,
     /// When more of what waits may begin though no I/O ends.
     enough_until_ns: Option<u64>,
-    learning: Learning,
 }
 
 /// One look at the waiting requests: [`Waiting::begin`], [`Waiting::next`] until there is none,
@@ -83,7 +79,6 @@ impl Waiting {
             overload,
             memory_short: false,
             enough_until_ns: None,
-            learning: Learning::default(),
         }
     }
 
@@ -179,7 +174,7 @@ impl Waiting {
                 service_ns: ctx.pace.service_ns(),
                 kinds: self.kinds_now(ctx, round),
             };
-            let (choice, arrival) = self.queue.choose(moment)?;
+            let (number, arrival) = self.queue.choose(moment)?;
             // The lump may have been replaced since it was looked up for its place.
             let to_read = to_read(ctx, &arrival.command).map(|(_, len)| len);
             let payer = arrival.ctx.payer;
@@ -192,14 +187,14 @@ impl Waiting {
                 }
             });
             match memory.map_or(Ok(()), |memory| self.reserved(ctx, memory)) {
-                Ok(()) => return self.queue.take(choice),
+                Ok(()) => return self.queue.take(number),
                 // A later one might fit, but so would the one after it, for ever.
                 Err(Short::Memory) => {
-                    let kind = self.queue.kind(choice)?;
+                    let kind = self.queue.kind(number)?;
                     round.kinds = round.kinds.without(kind);
                 }
                 Err(Short::Share) => {
-                    let arrival = self.queue.set_aside(choice)?;
+                    let arrival = self.queue.set_aside(number)?;
                     self.hold(arrival);
                 }
             }
@@ -310,9 +305,8 @@ impl Waiting {
     }
 
     /// Shows the present numbers to other threads.
-    pub(super) fn publish(&mut self, ctx: &Ctx) {
+    pub(super) fn publish(&self, ctx: &Ctx) {
         ctx.shared.counters.overtakes.set(self.queue.overtakes());
-        self.publish_order(&ctx.shared.order);
     }
 }
 
@@ -342,13 +336,12 @@ fn enough_until(ctx: &Ctx, kind: Kind, now_ns: u64) -> Option<u64> {
 
 /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.
 fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
-    // What is read, and for how many bytes a get needs memory.
-    let (kind, position, (len, memory)) = match &arrival.command {
+    let (kind, position, memory) = match &arrival.command {
         Command::Get { .. } | Command::GetRange { .. } | Command::GetPiece { .. } => {
             let (position, len) = to_read(ctx, &arrival.command)?;
             let small = ctx.io.pool.is_small(len);
             let kind = if small { Kind::Small } else { Kind::Get };
-            (kind, position, (len, len))
+            (kind, position, len)
         }
         Command::Head { id, .. } => {
             let block_size = ctx.storage.geometry.block_size();
@@ -358,16 +351,15 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
             }
             let (position, len) = stored_at(ctx, *id)?;
             let block = block_size.bytes();
-            (Kind::Head, position + len - block, (block, 0))
+            (Kind::Head, position + len - block, 0)
         }
-        Command::Put(put) if put.data.is_some() => (Kind::Put, 0, (0, 0)),
-        Command::PutPiece(_) => (Kind::Put, 0, (0, 0)),
+        Command::Put(put) if put.data.is_some() => (Kind::Put, 0, 0),
+        Command::PutPiece(_) => (Kind::Put, 0, 0),
         _ => return None,
     };
     let place = Place {
         kind,
         position,
-        len,
         deadline: arrival.ctx.deadline,
         expires: arrival.ctx.drop_when_late,
     };

@@ -5,11 +5,13 @@
 
 use super::index::{Entry, Filler, Index};
 use super::io::{BlockingIo, Stream};
+use super::log_sum::KnownSum;
 use super::outside::Outside;
 use super::recover::{Before, FoundStore, Replayed};
 use crate::crc32c;
 use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, read_chunk};
 use crate::format::mark::MARK_LEN;
+use crate::format::seal::LogSum;
 use crate::options::CheckpointUse;
 use crate::units::RingPosition;
 
@@ -21,22 +23,34 @@ pub(crate) struct CheckpointPlace {
     pub(crate) sequence: u64,
 }
 
-/// Finds the place for checkpoints, and the state of the store by the newest one that is good; not
-/// unless they are to be trusted.
-pub(super) fn find(
-    io: &mut BlockingIo<'_>,
-    store: &FoundStore,
-    trust: bool,
-) -> (Option<CheckpointPlace>, Result<Replayed, CheckpointUse>) {
+/// Headers of the checkpoints of a store.
+pub(super) struct Headers {
+    /// `None`: there is no place for checkpoints.
+    area: Option<Area>,
+    /// True: the area is behind the image of a block device.
+    is_device: bool,
+    /// The newest first; those of an area that is only reserved, too.
+    headers: Vec<CheckpointHeader>,
+    /// Why there is none.
+    why: CheckpointUse,
+}
+
+impl Headers {
+    /// Those with rows.
+    pub(super) fn newest(&self) -> impl Iterator<Item = &CheckpointHeader> {
+        self.headers.iter().filter(|header| header.sequence > 0)
+    }
+}
+
+/// Reads the headers of both slots.
+pub(super) fn read_headers(io: &mut BlockingIo<'_>, store: &FoundStore) -> Headers {
     let device = io.device();
     let is_device = device.is_block_device || store.geometry.base().0 > 0;
     let area = Area::of(&store.geometry, is_device, device.size);
-    let Some(area) = area.filter(|_| HEADER_SPACE.is_multiple_of(io.unit())) else {
-        return (None, Err(CheckpointUse::Absent));
-    };
+    let area = area.filter(|_| HEADER_SPACE.is_multiple_of(io.unit()));
     let mut why = CheckpointUse::Absent;
     let mut headers: Vec<CheckpointHeader> = Vec::new();
-    for slot in 0..2 {
+    for (area, slot) in area.iter().flat_map(|area| [(area, 0), (area, 1)]) {
         match read_header(io, store, area.slot(slot)) {
             Ok(header) if header.sequence == 0 || header.sequence % 2 == slot => {
                 headers.push(header);
@@ -46,11 +60,33 @@ pub(super) fn find(
             Err(reason) => why = reason,
         }
     }
-    // Nothing is ever written behind an image on a device where creation reserved nothing.
-    if is_device && headers.is_empty() {
-        return (None, Err(why));
-    }
     headers.sort_unstable_by_key(|header| std::cmp::Reverse(header.sequence));
+    Headers {
+        area,
+        is_device,
+        headers,
+        why,
+    }
+}
+
+/// Finds the place for checkpoints, and the state of the store by the newest one that is good; not
+/// unless they are to be trusted.
+pub(super) fn find(
+    io: &mut BlockingIo<'_>,
+    store: &FoundStore,
+    found: Headers,
+    trust: bool,
+) -> (Option<CheckpointPlace>, Result<Replayed, CheckpointUse>) {
+    let Headers {
+        area,
+        is_device,
+        mut headers,
+        mut why,
+    } = found;
+    // Nothing is ever written behind an image on a device where creation reserved nothing.
+    let Some(area) = area.filter(|_| !is_device || !headers.is_empty()) else {
+        return (None, Err(why));
+    };
     let newest = headers.first().map_or(0, |header| header.sequence);
     let place = newest
         .checked_add(1)
@@ -111,7 +147,14 @@ fn load(
     {
         return Err(CheckpointUse::AheadOfLog);
     }
-    let before = read_chunks(io, store, area, header)?;
+    let mut before = read_chunks(io, store, area, header)?;
+    before.sums = header.log_sum.map(|sum| KnownSum {
+        epoch: header.epoch,
+        sum: LogSum {
+            at: header.log_begin,
+            sum,
+        },
+    });
     let replayed = store
         .replay(io, RingPosition(first), before)
         .map_err(|_| CheckpointUse::NoRecords)?;
@@ -167,6 +210,7 @@ fn read_chunks(
         index,
         outside: Outside::default(),
         mark_bytes: marked * MARK_LEN as u64,
+        sums: None,
     };
     whole.then_some(before).ok_or(CheckpointUse::Damaged)
 }

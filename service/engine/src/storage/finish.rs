@@ -1,4 +1,4 @@
-//! Changes of a store that nobody has open: the end of a copy, and growth.
+//! Growth of a store that nobody has open.
 
 use std::sync::Arc;
 
@@ -14,14 +14,6 @@ use crate::units::ByteLen;
 
 /// Bytes of one write of zeros.
 const ZEROS: u64 = 4 << 20;
-
-/// Takes the mark of a copy that is whole out of the header block.
-pub(crate) fn take_mark(device: &mut Device) -> Result<(), Error> {
-    with_store(device, |io, recovered| {
-        recovered.storage.unfinished = None;
-        write_headers(io, recovered)
-    })
-}
 
 /// Makes the data region `data_len` bytes long, which is more than it was, and the device has. On a
 /// file the new bytes are written with zeros, if wanted.
@@ -178,33 +170,5 @@ mod tests {
             }
         }
         assert!(small > 20 && large > 20, "{small} {large}");
-    }
-
-    #[test]
-    fn the_mark_of_a_copy_goes_and_nothing_else() {
-        let disk = filled();
-        let mark = crate::format::unfinished::Unfinished {
-            source: [1; 16],
-            epoch: 2,
-            log_end: 3,
-        };
-        // As creation writes it.
-        let mut block = disk.bytes(0..512);
-        mark.put_into(&mut block);
-        let disk = SimDisk::new(
-            &[block, disk.bytes(512..disk.size())].concat(),
-            SimOptions::default(),
-        );
-        let options = || StoreOptions::new("sim");
-        assert!(Store::open_on(disk.device(), options()).is_err());
-        let copy = Store::open_copy(disk.device(), options(), Some(mark)).unwrap();
-        copy.delete(RequestCtx::default(), LumpId(3), Durability::Synced)
-            .unwrap();
-        copy.collect().unwrap();
-        copy.close().unwrap();
-        // Every write of the header block keeps it.
-        assert!(Store::open_on(disk.device(), options()).is_err());
-        take_mark(&mut disk.device()).unwrap();
-        assert_eq!(store(&disk).stats().lumps, 19);
     }
 }

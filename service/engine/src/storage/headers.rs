@@ -4,6 +4,7 @@
 use super::Storage;
 use super::io::BlockingIo;
 use super::journal::{FoundEnd, new_epoch};
+use super::progress::Progress;
 use super::recover::FoundStore;
 use crate::device::Device;
 use crate::error::Error;
@@ -12,7 +13,8 @@ use crate::format::bad_places::{self, Places};
 use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
 use crate::format::header::HEADER_LEN;
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader, ScrubMark};
-use crate::format::unfinished::Unfinished;
+use crate::format::seal::LogSum;
+use crate::format::unfinished;
 use crate::format::{Geometry, Header, Seal, minfs};
 use crate::layout::{self, HeadError};
 use crate::options::Layout;
@@ -31,8 +33,6 @@ pub(super) struct FoundHeaders {
     pub(super) scrub_mark: Option<ScrubMark>,
     /// Places that the disk has refused to write.
     pub(super) bad_places: Places,
-    /// The copy that is not finished.
-    pub(super) unfinished: Option<Unfinished>,
     /// The ring head as it stands; an error: it cannot be used, or not be read.
     head: Result<RingPosition, Error>,
     /// The copies in the header block and in the journal header block.
@@ -49,11 +49,12 @@ pub(super) struct FoundHead {
     /// Log offset of the end of the journal that both copies tell of; `None`: they are to be
     /// written anew.
     pub(super) copied: Option<u64>,
+    pub(super) progress: Progress,
 }
 
 /// Reads both blocks.
 pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
-    let (layout, base, proven, (bad_places, unfinished)) = find_image(io)?;
+    let (layout, base, proven, bad_places) = find_image(io)?;
     let ProvenHeader {
         header,
         copy,
@@ -86,7 +87,6 @@ pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
         geometry,
         scrub_mark,
         bad_places,
-        unfinished,
         head,
         copies,
         findings,
@@ -112,7 +112,10 @@ impl FoundHeaders {
         Ok(FoundHead {
             head,
             copy,
-            copied: copy.filter(|_| sound).map(|copy| copy.seal.log_end),
+            copied: copy
+                .filter(|copy| sound && copy.sums.is_some())
+                .map(|copy| copy.seal.log_end),
+            progress: Progress::of_copies(self.copies),
         })
     }
 }
@@ -138,7 +141,16 @@ pub(crate) fn choose_head(
         same && copy.ring_head.0 < geometry.ring_len().0
     };
     let [first, second] = copies.map(|copy| copy.intact().filter(in_ring));
-    if let Some(copy) = second {
+    // Both are written at once: one that is behind the other was lost, or cut off.
+    let is_behind = |second: &CheckedCopy| {
+        first.is_some_and(|first| {
+            first.seal.epoch == second.seal.epoch && first.log_head > second.log_head
+        })
+    };
+    if let Some(copy) = first
+        .filter(|_| second.as_ref().is_some_and(is_behind))
+        .or(second)
+    {
         return Some((copy.ring_head, Some(copy)));
     }
     let first = first.filter(|copy| stands == Some(copy.ring_head) || leads(copy))?;
@@ -206,13 +218,10 @@ pub(crate) fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
     Finding::of_record(FindingKind::Record, geometry, tail, len, why)
 }
 
-/// Lies behind the header in its block.
-type Padding = (Places, Option<Unfinished>);
-
-/// Finds the header: at byte 0, or in the file of a minfs.
+/// Finds the header, and the bad places behind it: at byte 0, or in the file of a minfs.
 fn find_image(
     io: &mut BlockingIo<'_>,
-) -> Result<(Layout, ByteOffset, ProvenHeader, Padding), Error> {
+) -> Result<(Layout, ByteOffset, ProvenHeader, Places), Error> {
     let unit = io.unit();
     let size = io.device().size.next_multiple_of(unit).max(unit);
     // Only what matters is read: whatever lies around it may be unreadable.
@@ -254,8 +263,13 @@ fn find_image(
     let (layout, base, proven) = found?;
     let block = head.get(usize::try_from(base.0).unwrap_or(usize::MAX)..);
     let block = block.unwrap_or_default();
-    let padding = (bad_places::decode(block), Unfinished::decode(block));
-    Ok((layout, base, proven, padding))
+    if unfinished::is_marked(block) {
+        return Err(Error::Unsupported {
+            path: io.device().path.clone(),
+            why: unfinished::WHY.to_owned(),
+        });
+    }
+    Ok((layout, base, proven, bad_places::decode(block)))
 }
 
 /// Refuses a store that the device cannot hold or address.
@@ -320,6 +334,7 @@ pub(super) fn seal_by_copy(store: &FoundStore, end: &mut FoundEnd, cut: bool) ->
                 epoch: new_epoch(),
                 log_end,
                 foreign_end: copy.seal.foreign_end.min(log_end),
+                log_sum: None,
             });
         }
     }
@@ -328,18 +343,28 @@ pub(super) fn seal_by_copy(store: &FoundStore, end: &mut FoundEnd, cut: bool) ->
 
 impl Storage {
     /// The bytes of header block and journal header block, both with a copy.
-    pub(crate) fn header_blocks(&self, head: RingPosition, mark: ScrubMark) -> Vec<u8> {
+    ///
+    /// `end`: a durable end of the journal.
+    pub(crate) fn header_blocks(
+        &self,
+        (head, sums): (RingPosition, LogSum),
+        mark: ScrubMark,
+        end: Seal,
+    ) -> Vec<u8> {
         let block = usize::from(self.geometry.block_size().get());
         let mut blocks = vec![0; 2 * block];
         let (first, second) = blocks.split_at_mut(block);
-        let copy = self.checked_copy(head);
+        let copy = CheckedCopy {
+            header: self.header,
+            ring_head: head,
+            log_head: self.journal.log_offset_of(head),
+            seal: end,
+            sums: Some(sums),
+        };
         for place in [&mut *first, &mut *second] {
             copy.put_into(place);
         }
         bad_places::put_into(first, self.data.bad_places());
-        if let Some(mark) = &self.unfinished {
-            mark.put_into(first);
-        }
         let mark = (mark != ScrubMark::default()).then(|| mark.encode());
         let ring_head = JournalHeader { ring_head: head }.encode();
         let fields = ring_head.iter().chain(mark.iter().flatten());
@@ -353,25 +378,6 @@ impl Storage {
             .zip(header)
             .for_each(|(to, from)| *to = from);
         blocks
-    }
-
-    fn checked_copy(&self, head: RingPosition) -> CheckedCopy {
-        let journal = &self.journal;
-        let epoch = if journal.is_sealed() {
-            journal.epoch()
-        } else {
-            0
-        };
-        CheckedCopy {
-            header: self.header,
-            ring_head: head,
-            log_head: journal.log_offset_of(head),
-            seal: Seal {
-                epoch,
-                log_end: journal.log_end(),
-                foreign_end: journal.foreign_end(),
-            },
-        }
     }
 
     /// Writes both header blocks anew, the flipped bits of the ring, and the end of the journal with
@@ -405,8 +411,8 @@ impl Storage {
             }
             io.write(unit, bytes)?;
         }
-        let head = self.journal.head();
-        let blocks = self.header_blocks(head, mark);
+        let head = self.journal.head_and_sums();
+        let blocks = self.header_blocks(head, mark, self.journal.end_seal());
         let mut buf = io.pool().get(blocks.len());
         buf.copy_from_slice(&blocks);
         io.write(self.geometry.base().0, buf)?;

@@ -11,8 +11,10 @@ pub(crate) mod headers;
 pub(crate) mod index;
 pub(crate) mod io;
 pub(crate) mod journal;
+pub(crate) mod log_sum;
 mod lumps;
 pub(crate) mod outside;
+pub(crate) mod progress;
 pub(crate) mod recover;
 pub(crate) mod run;
 pub(crate) mod salvage;
@@ -23,7 +25,6 @@ use data_region::DataRegion;
 use index::Index;
 use journal::Journal;
 
-use crate::format::unfinished::Unfinished;
 use crate::format::{Geometry, Header, Portion};
 use crate::units::ByteOffset;
 
@@ -35,8 +36,6 @@ pub(crate) struct Storage {
     pub(crate) index: Index,
     pub(crate) data: DataRegion,
     pub(crate) journal: Journal,
-    /// The store is a copy that is not finished: nobody serves it.
-    pub(crate) unfinished: Option<Unfinished>,
 }
 
 impl Storage {

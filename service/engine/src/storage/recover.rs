@@ -11,12 +11,14 @@
 use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
-use super::headers::{self, FoundHead, FoundHeaders};
+use super::headers::{self, FoundHeaders};
 use super::index::{Batched, Index};
 use super::io::{BlockingIo, RingReader};
 use super::journal::{Found, FoundEnd, Journal};
+use super::log_sum::{KnownSum, Summing, differs};
 use super::lumps::Lumps;
 use super::outside::Outside;
+use super::progress::Progress;
 use super::run::{self, FoundRun};
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
@@ -31,6 +33,7 @@ use crate::format::mark::Marks;
 use crate::format::mend;
 use crate::format::mend::Mended;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::format::seal::LogSum;
 use crate::format::verify::Subject;
 use crate::format::{Geometry, Portion, Seal};
 use crate::lump::LumpId;
@@ -94,8 +97,11 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     let started_ns = monotonic_ns();
     let mut headers = headers::find(io)?;
     let (geometry, header) = (headers.geometry, headers.header);
-    let (store, copied) = FoundStore::find(io, &mut headers, ends)?;
-    let (place, found) = checkpoint::find(io, &store, !salvage);
+    let (mut store, copied) = FoundStore::find(io, &mut headers, ends)?;
+    let checkpoints = checkpoint::read_headers(io, &store);
+    let newest = checkpoints.newest();
+    newest.for_each(|header| store.progress.add_checkpoint(header));
+    let (place, found) = checkpoint::find(io, &store, checkpoints, !salvage);
     let (mut replayed, checkpoint_use, salvaged) = match found {
         Ok(replayed) => (replayed, CheckpointUse::Used, None),
         Err(why) => {
@@ -107,30 +113,12 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         Ok(judged) => judged,
         Err((tail, end)) => return Ok(Reading::Torn(tail, end)),
     };
-    let Replayed {
-        index,
-        records,
-        bytes,
-        mut end,
-        rotted,
-        data,
-        largest_record,
-        mark_bytes,
-        ..
-    } = replayed;
+    let (records, bytes) = (replayed.records, replayed.bytes);
     let mut mended = headers.findings;
     let cut = salvaged.as_ref().is_some_and(|it| it.report.cut.is_some());
-    mended.extend(headers::seal_by_copy(&store, &mut end, cut));
-    end.widen(&geometry, |offset, len| io.read(offset, len));
-    let flips = Rotted::make_good(rotted, &mut end, &mut mended);
-    let seal = end.seal;
-    let found = Found {
-        uuid: header.uuid,
-        head: store.head,
-        end,
-        largest_record,
-        mark_bytes,
-    };
+    let (found, index, data, flips) = replayed.into_found(io, &store, cut, &mut mended);
+    let seal = found.end.seal;
+    let copied = copied.filter(|_| found.sums.is_some());
     let summary = ReplaySummary {
         records,
         bytes,
@@ -144,7 +132,6 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         index,
         data: data.remembering(&headers.bad_places),
         journal: Journal::new(&geometry, io.unit(), found),
-        unfinished: headers.unfinished,
     };
     Ok(Reading::Done(Box::new(Recovered {
         storage,
@@ -172,6 +159,8 @@ pub(super) struct FoundStore {
     pub(super) copy: Option<CheckedCopy>,
     /// Where the journal ends; `None`: where replay finds an end.
     pub(super) ends: Option<LogEnd>,
+    /// How far the journal has come at least.
+    pub(super) progress: Progress,
 }
 
 /// A store whose journal is replayed.
@@ -184,6 +173,8 @@ pub(super) struct Replayed {
     data: DataRegion,
     largest_record: u64,
     mark_bytes: u64,
+    /// The sum of the log at its end; `None`: unknown.
+    sum: Option<u32>,
     run: Option<FoundRun>,
 }
 
@@ -192,6 +183,36 @@ pub(super) struct Replayed {
 type Unsettled = (Option<UnsettledTail>, Vec<Flip>, Vec<(LumpId, Portion)>);
 
 impl Replayed {
+    /// What the journal, the index and the data region are made of, and the bits of the ring that have
+    /// flipped. `told`: damage that was got over.
+    fn into_found(
+        self,
+        io: &mut BlockingIo<'_>,
+        store: &FoundStore,
+        cut: bool,
+        told: &mut Vec<Finding>,
+    ) -> (Found, Index, DataRegion, Vec<(RingPosition, u8)>) {
+        let (mut end, sum) = (self.end, self.sum);
+        // They hold if that of the seal follows from them.
+        let by_seal = end.seal.and_then(|seal| seal.log_sum);
+        let sums = store.sums().filter(|_| sum.is_some() && sum == by_seal);
+        told.extend(headers::seal_by_copy(store, &mut end, cut));
+        end.widen(&store.geometry, |offset, len| io.read(offset, len));
+        let flips = Rotted::make_good(self.rotted, &mut end, told);
+        if let Some(seal) = &mut end.seal {
+            seal.log_sum = seal.log_sum.or(sum);
+        }
+        let found = Found {
+            uuid: store.uuid,
+            head: store.head,
+            end,
+            largest_record: self.largest_record,
+            mark_bytes: self.mark_bytes,
+            sums,
+        };
+        (found, self.index, self.data, flips)
+    }
+
     /// Judges the last batch, or takes what was found in the run; an error: the log ends before.
     fn judge(
         &mut self,
@@ -215,6 +236,8 @@ pub(super) struct Before {
     pub(super) index: Index,
     pub(super) outside: Outside,
     pub(super) mark_bytes: u64,
+    /// A sum of the log at their end, or behind it.
+    pub(super) sums: Option<KnownSum>,
 }
 
 /// Records applied; whether the lumps can be where these say is not looked at yet.
@@ -229,6 +252,7 @@ pub(super) struct Applied {
     /// Damaged records that were understood.
     pub(super) rotted: Vec<Rotted>,
     mark_bytes: u64,
+    sum: Option<u32>,
 }
 
 impl Applied {
@@ -238,6 +262,7 @@ impl Applied {
             index: self.index,
             outside: self.outside,
             mark_bytes: self.mark_bytes,
+            sums: None,
         };
         (before, self.rotted)
     }
@@ -266,11 +291,12 @@ impl FoundStore {
             head: RingPosition(0),
             copy: None,
             ends,
+            progress: Progress::default(),
         };
-        let FoundHead { head, copy, copied } =
-            headers.ring_head(|copy| headers::leads(io, &store, copy))?;
-        (store.head, store.copy) = (head, copy);
-        Ok((store, copied))
+        let found = headers.ring_head(|copy| headers::leads(io, &store, copy))?;
+        (store.head, store.copy) = (found.head, found.copy);
+        store.progress = found.progress;
+        Ok((store, found.copied))
     }
 
     /// Applies all records from `start` on, the head or a position behind it, to what those before
@@ -307,6 +333,9 @@ impl FoundStore {
             records: 0,
             bytes: 0,
             marks: Marks::default(),
+            summing: before
+                .sums
+                .map(|known| Summing::new(known.sum, &self.geometry)),
             position: start,
             go_to_front: None,
             went_round: false,
@@ -322,7 +351,15 @@ impl FoundStore {
                     ..end
                 })
             }
-            Ok(()) => replay.reader.end(io, self.uuid, replay.position),
+            Ok(()) => {
+                let end = replay.reader.end(io, self.uuid, replay.position);
+                let sum = replay.sum();
+                let epoch = before.sums.map(|known| known.epoch);
+                end.and_then(|end| {
+                    let sum = sum.filter(|_| epoch == end.seal.map(|seal| seal.epoch));
+                    self.refute(end, sum)
+                })
+            }
             Err(error) => Err(error),
         };
         let (at, go_to_front) = (replay.position, replay.go_to_front);
@@ -331,6 +368,7 @@ impl FoundStore {
             let cut = cut.unwrap_or(at);
             Box::new(Broken { error, at, cut })
         })?;
+        let sum = replay.sum();
         Ok(Applied {
             index: replay.lumps.index.finish(),
             outside: replay.lumps.outside,
@@ -338,9 +376,24 @@ impl FoundStore {
             puts: replay.lumps.puts,
             bytes: replay.bytes,
             end,
+            sum,
             rotted: replay.rotted,
             mark_bytes: replay.lumps.mark_bytes,
         })
+    }
+
+    /// Refuses an end that the journal has left behind, or to which the records do not lead. `sum`: of
+    /// the log up to there.
+    fn refute(&self, end: FoundEnd, sum: Option<u32>) -> Result<FoundEnd, Error> {
+        let used = self.head.distance_to(end.tail, self.geometry.ring_len());
+        let refuted = self.progress.refutes(self.copy.as_ref(), used, end.seal);
+        match refuted.or_else(|| differs(end.seal, sum)) {
+            Some(why) => Err(Error::CorruptJournal {
+                ring_position: end.tail.0,
+                why,
+            }),
+            None => Ok(end),
+        }
     }
 
     /// Refuses a journal with a put that was made good and counts, but whose lump does not say that
@@ -400,6 +453,7 @@ impl FoundStore {
             data,
             largest_record,
             mark_bytes: applied.mark_bytes,
+            sum: applied.sum,
             run,
         })
     }
@@ -410,7 +464,16 @@ impl FoundStore {
             index: Index::new(&self.geometry),
             outside: Outside::default(),
             mark_bytes: 0,
+            sums: self.copy.and_then(|copy| {
+                let (epoch, sum) = (copy.seal.epoch, copy.sums?);
+                Some(KnownSum { epoch, sum })
+            }),
         }
+    }
+
+    /// The sum of the log that the checked copy has.
+    fn sums(&self) -> Option<LogSum> {
+        self.copy.and_then(|copy| copy.sums)
     }
 
     /// All records, without a checkpoint.
@@ -431,6 +494,7 @@ impl FoundStore {
 struct Replay {
     reader: RingReader,
     lumps: Lumps,
+    summing: Option<Summing>,
     records: u64,
     bytes: u64,
     marks: Marks,
@@ -470,13 +534,15 @@ impl Replay {
             }
             let bytes = self.reader.at(io, position, total)?;
             let mended;
-            let decoded = match Record::decode(bytes) {
-                Ok(decoded) => decoded,
+            let (raw, decoded) = match Record::decode(bytes) {
+                Ok(decoded) => (bytes, decoded),
                 Err(error) => {
                     mended = self
                         .mend(io, &store.geometry)?
                         .ok_or_else(|| corrupt(&error.to_string()))?;
-                    Record::decode(&mended).map_err(|error| corrupt(&error.to_string()))?
+                    let decoded = Record::decode(&mended);
+                    let decoded = decoded.map_err(|error| corrupt(&error.to_string()))?;
+                    (mended.as_slice(), decoded)
                 }
             };
             let (record, len) = match decoded {
@@ -509,6 +575,10 @@ impl Replay {
             if record == Record::EndOfRecords {
                 return Ok(());
             }
+            if let Some(summing) = &mut self.summing {
+                let is_known = Rotted::is_known(&self.rotted, position);
+                summing.add(position, raw.get(..to_usize(len)).filter(|_| is_known));
+            }
             let foreign = self.marks.pass(&record);
             self.lumps
                 .apply(&store.geometry, position, &record, foreign);
@@ -519,6 +589,11 @@ impl Replay {
 }
 
 impl Replay {
+    /// The sum of the log up to the position.
+    fn sum(&self) -> Option<u32> {
+        self.summing.as_ref()?.sum(self.position)
+    }
+
     /// The bytes of the damaged record at `position`; `None`: it is not understood.
     fn mend(
         &mut self,
@@ -584,8 +659,18 @@ impl Rotted {
         flips
     }
 
+    /// True: the bytes of the last record, at this position, are what was written.
+    fn is_known(rotted: &[Self], position: RingPosition) -> bool {
+        let last = rotted.last().filter(|last| last.position == position);
+        last.is_none_or(|last| last.flipped.is_some())
+    }
+
     fn flip(&self) -> Option<(RingPosition, u8)> {
         let (at, mask) = self.flipped?;
         Some((RingPosition(self.position.0 + at as u64), mask))
     }
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -397,7 +397,7 @@ pub(crate) fn repair(
         index.update(moved.id, |entry| entry.moved_to(to, false));
     }
     if let Some(resume) = salvaged.resume {
-        journal.set_head(resume);
+        journal.set_head(resume, journal.sums());
     }
     salvaged.report.repaired = true;
     Ok(())

@@ -81,7 +81,7 @@ impl Store {
         let begun = Begun::new(
             (id, shape, condition == PutCondition::IfAbsent),
             &self.inner.shared.unused,
-            self.inner.seat.waker(),
+            self.inner.waker.clone(),
         );
         let (store, place) = (self.clone(), Arc::clone(&begun));
         let hand_over = Box::new(move |at, buf, on_done| {

@@ -127,7 +127,7 @@ fn an_idle_store_settles_and_a_closed_one_has() {
             let ring = &image[1024..DATA];
             ring.windows(4).filter(|window| window == &magic).count()
         };
-        (count(b"LsSl"), count(b"LsSu"))
+        (count(b"LsSe"), count(b"LsSu"))
     };
     store.put(1, LEN, Placement::Data);
     // Header and ring head get their copies.

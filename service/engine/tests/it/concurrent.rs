@@ -227,7 +227,7 @@ fn the_last_handle_may_go_in_a_callback() {
     }
 }
 
-/// Who waits may do the work of others, and end before that does.
+/// A caller may end before what it has submitted does.
 #[test]
 fn callers_that_end_leave_nothing_undone() {
     for io_backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
@@ -270,7 +270,7 @@ fn callers_that_end_leave_nothing_undone() {
     }
 }
 
-/// Whichever thread has the owner then: nobody waits for ever.
+/// Nobody waits for ever.
 #[test]
 fn a_callback_that_panics_ends_the_store_for_all() {
     for _ in 0..20 {

@@ -127,7 +127,6 @@ fn everything_is_answered_whatever_the_policy_and_the_backend() {
             QueuePolicy::Fifo,
             QueuePolicy::Deadline,
             QueuePolicy::Position,
-            QueuePolicy::Learned,
         ] {
             let dir = disk_dir();
             let mut options = options();

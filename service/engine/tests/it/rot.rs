@@ -119,7 +119,7 @@ fn a_header_that_rots_loses_nothing() {
 #[test]
 fn rot_in_uuid_or_seal_does_not_let_damaged_bytes_pass() {
     let (image, _) = wrapped();
-    let seal = RING + find(&image[RING..DATA], b"LsSl");
+    let seal = RING + find(&image[RING..DATA], b"LsSe");
     for at in [UUID, UUID + 15, seal, seal + 4, seal + 20, seal + 31] {
         let mut rotted = image.clone();
         rotted[at] ^= 0x5a;
@@ -141,7 +141,7 @@ fn rot_in_uuid_or_seal_does_not_let_damaged_bytes_pass() {
 #[test]
 fn a_seal_that_rots_is_known_and_made_good() {
     let (image, lumps) = wrapped();
-    let seal = RING + find(&image[RING..DATA], b"LsSl");
+    let seal = RING + find(&image[RING..DATA], b"LsSe");
     for bit in (0..32 * 8).step_by(5) {
         let mut rotted = image.clone();
         rotted[seal + bit / 8] ^= 1 << (bit % 8);

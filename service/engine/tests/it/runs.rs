@@ -65,7 +65,7 @@ fn is_missing(found: &Result<Vec<u8>, Error>) -> bool {
 fn magics(image: &[u8]) -> (usize, usize) {
     let ring = &image[1024..DATA];
     let count = |magic: &[u8]| ring.windows(4).filter(|window| *window == magic).count();
-    (count(b"LsSl"), count(b"LsSr"))
+    (count(b"LsSe"), count(b"LsSt"))
 }
 
 /// A record that is written to a disk that is gone fails, and the store takes no changes any more,
@@ -190,6 +190,11 @@ fn records_follow_after_a_second_and_a_closed_store_has_them_all() {
     store.disk.advance_to(due_ns);
     store.settle();
     assert_eq!(store.store.stats().commits, commits + 1);
+    let due_ns = store.driver.due_ns();
+    store
+        .disk
+        .advance_to(due_ns.expect("the copies are to name this end"));
+    store.settle();
     assert_eq!(store.driver.due_ns(), None, "an idle store does no I/O");
     let (found, puts, lump) = open(&bytes(&store), 4);
     assert_eq!((found, puts), (Some(TailOutcome::Whole), 0));
@@ -407,7 +412,7 @@ fn one_bit_that_rots_costs_nothing() {
     store.put(1, LEN, Placement::Data);
     let (image, right) = (bytes(&store), store.model[&1].clone());
     let seal = (1024..DATA)
-        .find(|&at| image[at..].starts_with(b"LsSr"))
+        .find(|&at| image[at..].starts_with(b"LsSt"))
         .unwrap();
     let at = DATA + BLOCKS;
     assert_eq!(before[..at], image[..at]);
@@ -542,7 +547,7 @@ fn a_run_has_at_most_32_mib() {
     for id in 0..100 {
         put(&mut store, id, &payload);
         let ring = store.disk.bytes(ring.clone());
-        for at in (0..ring.len() - 50).filter(|&at| ring[at..].starts_with(b"LsSr")) {
+        for at in (0..ring.len() - 50).filter(|&at| ring[at..].starts_with(b"LsSt")) {
             let blocks = u16::from_be_bytes([ring[at + 44], ring[at + 45]]);
             largest = largest.max(u64::from(blocks) * 4096);
             named += 1;

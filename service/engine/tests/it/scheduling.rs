@@ -82,8 +82,6 @@ fn each_policy_has_its_order() {
         (QueuePolicy::Deadline, [5, 2, 1, 3, 4]),
         // The late one; then up from there, and from the lowest on.
         (QueuePolicy::Position, [5, 1, 2, 3, 4]),
-        // The late one; then down from there, nothing lies above.
-        (QueuePolicy::Learned, [5, 4, 3, 2, 1]),
     ] {
         let mut store = filled(policy, 6);
         let now = store.disk.now_ns();
@@ -142,39 +140,6 @@ fn overtaking_has_an_end() {
         ],
     );
     assert_eq!(order, [1, 2, 3, 9, 4, 5]);
-}
-
-#[test]
-fn the_disk_is_learnt_from_reads_and_from_who_knows_more() {
-    let mut store = filled(QueuePolicy::Learned, 6);
-    let learned = |store: &mut Timed| store.stats_of_order().learned.unwrap();
-    // Behind the puts it is not known where the disk is.
-    store.get(1);
-    assert_eq!(learned(&mut store).own, 0);
-    for id in [2, 3, 1, 4] {
-        store.get(id);
-    }
-    let own = learned(&mut store);
-    assert_eq!((own.own, own.told, own.observed_ns), (4, 0, 4 * READ_NS));
-    store.store.learn(1 << 30, 4096, 7 * MS);
-    store.step();
-    // The engine's own are left out for a while.
-    store.get(2);
-    let told = learned(&mut store);
-    assert_eq!((told.own, told.told, told.dropped), (4, 1, 0));
-    assert_eq!(told.observed_ns, 4 * READ_NS + 7 * READ_NS);
-    for _ in 0..5000 {
-        store.store.learn(1 << 30, 4096, 7 * MS);
-    }
-    assert!(learned(&mut store).dropped >= 3000);
-    for _ in 0..20 {
-        store.step();
-    }
-    let (_, far_ns) = learned(&mut store).curve[8];
-    assert!(far_ns.abs_diff(7 * READ_NS) < READ_NS, "{far_ns}");
-    let other = filled(QueuePolicy::Position, 2);
-    other.store.learn(1 << 30, 4096, 7 * MS);
-    assert_eq!(other.store.order().learned, None);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn an_append_without_a_seal_is_noticed() {
             .windows(SEALED_END_LEN)
             .rposition(|window| {
                 window.starts_with(&Record::EndOfRecords.to_bytes())
-                    && window[END_OF_RECORDS_LEN..].starts_with(b"LsSl")
+                    && window[END_OF_RECORDS_LEN..].starts_with(b"LsSe")
             })
             .unwrap();
         let old_seal = &ring[tail + END_OF_RECORDS_LEN..tail + SEALED_END_LEN];

@@ -14,7 +14,6 @@ const BLOCK: u64 = 8;
 /// Requests and what they moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Requests.
     pub requests: u64,
     /// Sectors of 512 bytes.
     pub sectors: u64,
@@ -32,9 +31,7 @@ impl Tally {
 pub struct SizeClass {
     /// Shortest length in sectors, a power of two; the longest is one less than twice this.
     pub from_sectors: u32,
-    /// Reads.
     pub reads: Tally,
-    /// Writes.
     pub writes: Tally,
 }
 
@@ -54,7 +51,7 @@ pub struct Counted {
     pub flushes: u64,
     /// Writes that are durable when they complete.
     pub fua: u64,
-    /// Discards.
+    /// Discards, whoever made them.
     pub discards: Tally,
     /// Reads and writes by length, ascending; empty ones are left out.
     pub sizes: Vec<SizeClass>,
@@ -77,7 +74,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts.
+    /// Of the requests of a trace, in its order.
     #[must_use]
     pub fn of(trace: &Trace) -> Counted {
         let mut counting = Counting::default();

@@ -16,8 +16,7 @@ use lumpscope_observer::{AuditReport, BlockOp, BlockTap, Class, TapError, Tapped
 use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
-pub use counted::{Counted, SizeClass, Tally};
-pub use seeks::{SeekBucket, Seeks};
+pub use counted::Counted;
 
 /// Watches whole disks until [`Recorder::finish`].
 #[derive(Debug)]

@@ -10,7 +10,6 @@ pub struct SeekBucket {
     pub from: i64,
     /// Longest: to (inclusive).
     pub to: i64,
-    /// Requests.
     pub requests: u64,
 }
 

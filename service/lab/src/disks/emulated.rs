@@ -65,17 +65,6 @@ impl EmulatedView {
             too_busy: human::ratio(late_ns, mean_ns).is_some_and(|share| share > BUSY),
         }
     }
-
-    /// The one of several that was late by the largest share.
-    #[must_use]
-    pub fn worst<'a>(views: impl Iterator<Item = &'a EmulatedView>) -> Option<&'a EmulatedView> {
-        let late = |view: &EmulatedView| view.late_mean_ns + view.came_late_mean_ns.unwrap_or(0);
-        let share = |view: &EmulatedView| human::ratio(late(view), view.mean_ns);
-        views.max_by(|a, b| {
-            let [a, b] = [a, b].map(|view| share(view).unwrap_or(0.0));
-            a.total_cmp(&b)
-        })
-    }
 }
 
 impl fmt::Display for EmulatedView {
@@ -151,8 +140,6 @@ mod tests {
         // Five times as fast, the same lateness is a larger part.
         let busy = EmulatedView::new("xfs", &status(150_000, 5));
         assert!(busy.too_busy && busy.to_string().contains("TOO BUSY"));
-        let worst = EmulatedView::worst([&quiet, &busy, &quiet].into_iter());
-        assert_eq!(worst, Some(&busy));
         // The answers kept up, the machine did not: of 100 requests, each 10 ms by the model, the
         // kernel counts 12 ms.
         let late = Status {

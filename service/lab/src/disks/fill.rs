@@ -23,10 +23,9 @@ const ENDS: u64 = 2 << 20;
 ///
 /// `stop` is asked every 4 MiB; once it says yes, the error is of the kind `Interrupted`.
 pub(crate) fn fill(device: &Path, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<()> {
-    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let disk = OpenOptions::new()
         .write(true)
-        .custom_flags(direct)
+        .custom_flags(direct())
         .open(device)?;
     let buffer = vec![0; STEP_BYTES + ALIGNMENT];
     let start = buffer.as_ptr().align_offset(ALIGNMENT);
@@ -40,6 +39,11 @@ pub(crate) fn fill(device: &Path, bytes: u64, stop: &dyn Fn() -> bool) -> io::Re
         written += u64::try_from(STEP_BYTES).unwrap_or(u64::MAX);
     }
     disk.sync_all()
+}
+
+/// The flag with which a file is opened past the page cache.
+pub(crate) fn direct() -> i32 {
+    i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0)
 }
 
 /// Erases what an engine has left on a device whose first `capacity` bytes it used: its head, and

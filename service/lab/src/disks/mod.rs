@@ -42,7 +42,7 @@ use rustix::io::Errno;
 use crate::failure::cannot;
 
 pub use emulated::{BUSY, EmulatedView};
-pub(crate) use fill::{erase, fill};
+pub(crate) use fill::{direct, erase, fill};
 pub use space::{default_dir, free_bytes};
 
 use namespace::MountNamespace;
@@ -113,7 +113,7 @@ pub struct LabDrive {
     pub options: LiveOptions,
 }
 
-/// Options of a lab.
+/// What a lab is made of.
 #[derive(Debug, Clone)]
 pub struct LabOptions {
     /// Directory for the images; absent: [`default_dir`].
@@ -126,7 +126,7 @@ pub struct LabOptions {
     pub expected_bytes: u64,
     /// The ext4 has a journal.
     pub ext4_journal: bool,
-    /// Which disks.
+    /// One disk for each, in this order.
     pub kinds: Vec<StoreKind>,
     /// The disks are emulated ones, and `dir`, `disk_bytes` and `expected_bytes` say nothing of
     /// them; absent: they are images, as fast as the machine.
@@ -151,7 +151,7 @@ impl LabOptions {
 /// One disk of a lab, ready to be formatted as a store.
 #[derive(Debug, Clone)]
 pub struct LabStore {
-    /// Kind of store.
+    /// What is below the store: the bare device, or a file system.
     pub kind: StoreKind,
     /// `raw`, `ext4` or `xfs`.
     pub name: &'static str,

@@ -207,6 +207,7 @@ fn parse(printed: &str, kind: JobKind) -> anyhow::Result<Measured> {
     Ok(Measured {
         requests: direction.total_ios,
         bytes: direction.io_bytes,
+        errors: 0,
         seconds: crate::human::as_float(direction.runtime) / 1e3,
         latency: direction.lat_ns.latency(),
     })

@@ -26,10 +26,13 @@ pub struct Latency {
 /// Requests of one kind, the time they took together, and each.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Requests that ended in the timed part.
+    /// Requests that ended well in the timed part.
     pub requests: u64,
     /// Payload bytes of these.
     pub bytes: u64,
+    /// Requests that failed in the timed part; of these nothing else is counted.
+    #[serde(default)]
+    pub errors: u64,
     /// Length of the timed part in seconds.
     pub seconds: f64,
     /// Latencies of the requests.
@@ -49,10 +52,11 @@ impl Measured {
 }
 
 /// Collects the requests of one run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Meter {
     latencies: Histogram<u64>,
     bytes: u64,
+    errors: u64,
     timed: Duration,
 }
 
@@ -68,6 +72,7 @@ impl Meter {
         Meter {
             latencies,
             bytes: 0,
+            errors: 0,
             timed: Duration::ZERO,
         }
     }
@@ -77,6 +82,23 @@ impl Meter {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NS);
         self.latencies.saturating_record(ns.max(1));
         self.bytes += bytes;
+    }
+
+    /// Adds a request that failed.
+    pub fn error(&mut self) {
+        self.errors += 1;
+    }
+
+    /// Adds all that another one has collected.
+    ///
+    /// # Panics
+    /// Never: all have the same bounds.
+    pub fn merge(&mut self, other: &Meter) {
+        let added = self.latencies.add(&other.latencies);
+        added.expect("all have the same bounds");
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.timed += other.timed;
     }
 
     /// Adds a part of the run that is timed, from `begin` until now.
@@ -95,19 +117,20 @@ impl Meter {
         self.timed
     }
 
-    /// Requests so far.
+    /// Latencies so far, in nanoseconds.
     #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.latencies.len()
+    pub fn latencies(&self) -> &Histogram<u64> {
+        &self.latencies
     }
 
     /// The sum.
     #[must_use]
-    pub fn finish(self) -> Measured {
+    pub fn finish(&self) -> Measured {
         let at = |quantile| self.latencies.value_at_quantile(quantile);
         Measured {
             requests: self.latencies.len(),
             bytes: self.bytes,
+            errors: self.errors,
             seconds: self.timed.as_secs_f64(),
             latency: Latency {
                 p50_ns: at(0.5),
@@ -135,12 +158,20 @@ mod tests {
         for us in 1..=1000 {
             meter.request(4096, Duration::from_micros(us));
         }
+        meter.error();
         let measured = meter.finish();
-        assert_eq!((measured.requests, measured.bytes), (1000, 4_096_000));
+        let counted = (measured.requests, measured.bytes, measured.errors);
+        assert_eq!(counted, (1000, 4_096_000, 1));
         let near = |ns: u64, us: u64| ns.abs_diff(us * 1000) <= us * 2;
         assert!(near(measured.latency.p50_ns, 500), "{measured:?}");
         assert!(near(measured.latency.p99_ns, 990), "{measured:?}");
         assert!(near(measured.latency.max_ns, 1000), "{measured:?}");
         assert!(measured.bytes_per_second().abs() < f64::EPSILON);
+
+        let mut twice = meter.clone();
+        twice.merge(&meter);
+        let twice = twice.finish();
+        assert_eq!((twice.requests, twice.errors), (2000, 2));
+        assert_eq!(twice.latency, measured.latency);
     }
 }

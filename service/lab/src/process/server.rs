@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -135,7 +134,6 @@ impl Server {
         )
     }
 
-    /// Number of its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -194,13 +192,10 @@ impl Server {
     }
 }
 
-fn http_get(address: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(START_PATIENCE))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
+fn http_get(address: &str) -> Result<String, ureq::Error> {
+    let request = ureq::get(format!("http://{address}/metrics")).config();
+    let request = request.timeout_global(Some(START_PATIENCE)).build();
+    request.call()?.body_mut().read_to_string()
 }
 
 impl Drop for Server {

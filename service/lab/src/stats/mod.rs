@@ -9,8 +9,8 @@ use crate::workload::Command;
 mod percentiles;
 mod timeline;
 
-pub use percentiles::Percentiles;
-pub use timeline::{Slot, Timeline};
+pub(crate) use percentiles::Percentiles;
+pub(crate) use timeline::{Slot, Timeline};
 
 /// Group of counts: kind of command and size of its lump in bytes. The order is the order of the
 /// published tables.
@@ -18,13 +18,10 @@ pub use timeline::{Slot, Timeline};
 pub enum Kind {
     /// Put into the data region.
     Put(u64),
-    /// Put into the journal.
     Embed(u64),
-    /// Read.
     Get(u64),
     /// Delete, of any size.
     Delete,
-    /// Delete of a range.
     DeleteRange,
 }
 
@@ -65,13 +62,9 @@ pub struct Summary {
     pub count: usize,
     /// Half took no longer than about this.
     pub p50: Duration,
-    /// 90 %.
     pub p90: Duration,
-    /// 95 %.
     pub p95: Duration,
-    /// 99 %.
     pub p99: Duration,
-    /// Sum.
     pub total: Duration,
 }
 
@@ -109,7 +102,6 @@ impl fmt::Display for Summary {
 }
 
 impl Latencies {
-    /// Adds one command.
     pub fn record(&mut self, kind: Kind, latency: Duration) {
         self.by_kind.entry(kind).or_default().push(latency);
     }

@@ -2,57 +2,40 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest latency told apart: one hour, in nanoseconds. What is longer counts as this.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-/// Significant digits of a latency.
-const DIGITS: u8 = 3;
+use crate::load::Meter;
 
 /// A set of latencies: percentiles in nanoseconds, to three significant digits, and the histogram
 /// they come from. Other than in the published lines, a percentile is the smallest latency that at
 /// least so many of a hundred do not exceed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// How many.
-    pub count: u64,
-    /// Arithmetic mean.
-    pub mean_ns: f64,
-    /// The shortest.
-    pub min_ns: u64,
+pub(crate) struct Percentiles {
+    pub(crate) count: u64,
+    pub(crate) mean_ns: f64,
+    pub(crate) min_ns: u64,
     /// Half took no longer.
-    pub p50_ns: u64,
+    pub(crate) p50_ns: u64,
     /// 90 % took no longer.
-    pub p90_ns: u64,
-    /// 95 %.
-    pub p95_ns: u64,
-    /// 99 %.
-    pub p99_ns: u64,
-    /// 99.9 %.
-    pub p999_ns: u64,
-    /// 99.99 %.
-    pub p9999_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
+    pub(crate) p90_ns: u64,
+    pub(crate) p95_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
+    pub(crate) p9999_ns: u64,
+    pub(crate) max_ns: u64,
     /// The histogram: for each bucket that is not empty its upper end in nanoseconds and how many
     /// are in it, ascending.
-    pub buckets: Vec<(u64, u64)>,
+    pub(crate) buckets: Vec<(u64, u64)>,
 }
 
 impl Percentiles {
     /// Of these latencies; all zero when there is none.
-    ///
-    /// # Panics
-    /// Never: the bounds are constants.
-    #[must_use]
-    pub fn of(latencies: impl IntoIterator<Item = Duration>) -> Percentiles {
-        let mut histogram = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, DIGITS)
-            .expect("constant bounds with 1 < longest and at most 5 digits");
+    pub(crate) fn of(latencies: impl IntoIterator<Item = Duration>) -> Percentiles {
+        let mut meter = Meter::new();
         for latency in latencies {
-            let ns = u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NS);
-            histogram.saturating_record(ns.max(1));
+            meter.request(0, latency);
         }
+        let histogram = meter.latencies();
         let at = |quantile| histogram.value_at_quantile(quantile);
         Percentiles {
             count: histogram.len(),

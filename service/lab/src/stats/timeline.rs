@@ -14,13 +14,10 @@ const MOST_SLOTS: usize = 1 << 20;
 pub struct Slot {
     /// Puts, into the data region or the journal.
     pub puts: u64,
-    /// Gets.
     pub gets: u64,
     /// Deletes, of one lump or of a range.
     pub deletes: u64,
-    /// Bytes of lumps put.
     pub bytes_put: u64,
-    /// Bytes of lumps read.
     pub bytes_got: u64,
     /// Longest of these calls in nanoseconds.
     pub longest_ns: u64,
@@ -89,7 +86,6 @@ impl Timeline {
         }
     }
 
-    /// Length of a slot.
     #[must_use]
     pub fn slot(&self) -> Duration {
         self.slot

@@ -137,7 +137,7 @@ fn serve(
         let _ = said.join();
     }
     for disk in lab.lateness()? {
-        eprint!("{}", fitted(&disk.to_string()));
+        tell(&disk.to_string());
     }
     Ok(exit_code(status))
 }
@@ -164,7 +164,11 @@ fn disks(options: &LabServiceOptions) -> String {
 
 /// Tells what comes now: each step may take a while.
 fn step(what: String) {
-    eprint!("{}", fitted(&format!("lab: {what}")));
+    tell(&format!("lab: {what}"));
+}
+
+fn tell(text: &str) {
+    eprint!("{}", fitted(text));
 }
 
 /// Prints what the service prints, and tells the page's address when it is ready.

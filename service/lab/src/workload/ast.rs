@@ -9,21 +9,18 @@ pub struct Workload {
     pub sections: Vec<Section>,
 }
 
-/// One section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Section {
     /// Shares of `count` statements, one share after the other.
     Ordered {
         /// Count of 100 %.
         count: u64,
-        /// The shares.
         choices: Vec<Choice>,
     },
     /// Shares of `count` statements, shuffled. A group in braces stays together.
     Unordered {
         /// Count of 100 %.
         count: u64,
-        /// The shares.
         choices: Vec<Choice>,
     },
     /// Statements taken literally.
@@ -53,7 +50,6 @@ impl AgeBand {
     pub const ALL: AgeBand = AgeBand { from: 0, to: 100 };
 }
 
-/// One statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
     /// Put a new lump of so many bytes.

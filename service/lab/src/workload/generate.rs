@@ -12,35 +12,20 @@ use super::live::LiveLumps;
 
 /// One concrete command. Ids count from 1; sizes are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each has the id of its lump and its bytes")]
 pub enum Command {
     /// Put into the data region: a new lump, or over an existing one.
-    Put {
-        /// Lump.
-        id: u64,
-        /// Bytes.
-        size: u64,
-    },
+    Put { id: u64, size: u64 },
     /// Put into the journal.
     Embed {
-        /// Lump.
         id: u64,
         /// Bytes, at most 65,535.
         size: u64,
     },
     /// Read a lump that is there.
-    Get {
-        /// Lump.
-        id: u64,
-        /// Bytes it has.
-        size: u64,
-    },
+    Get { id: u64, size: u64 },
     /// Delete a lump that is there.
-    Delete {
-        /// Lump.
-        id: u64,
-        /// Bytes it has.
-        size: u64,
-    },
+    Delete { id: u64, size: u64 },
     /// Delete all lumps from `start` up to, and not including, `end`.
     DeleteRange {
         /// First lump that goes.
@@ -93,10 +78,7 @@ impl CommandStream {
     /// Bytes that the commands put, in total.
     #[must_use]
     pub fn bytes_put(&self) -> u64 {
-        let put = self.commands.iter().map(|command| match command {
-            Command::Put { size, .. } | Command::Embed { size, .. } => *size,
-            Command::Get { .. } | Command::Delete { .. } | Command::DeleteRange { .. } => 0,
-        });
+        let put = self.commands.iter().map(Command::put_bytes);
         put.fold(0, u64::saturating_add)
     }
 
@@ -113,11 +95,18 @@ impl CommandStream {
     /// Bytes of the largest lump; 0 when nothing is put.
     #[must_use]
     pub fn largest_lump(&self) -> u64 {
-        let sizes = self.commands.iter().map(|command| match command {
+        let sizes = self.commands.iter().map(Command::put_bytes);
+        sizes.max().unwrap_or(0)
+    }
+}
+
+impl Command {
+    /// Bytes that it puts, into data region or journal; 0: it puts nothing.
+    fn put_bytes(&self) -> u64 {
+        match self {
             Command::Put { size, .. } | Command::Embed { size, .. } => *size,
             Command::Get { .. } | Command::Delete { .. } | Command::DeleteRange { .. } => 0,
-        });
-        sizes.max().unwrap_or(0)
+        }
     }
 }
 
@@ -126,11 +115,7 @@ impl CommandStream {
 pub enum GenerateError {
     /// More statements than this program keeps in memory.
     #[error("the workload expands to more than {limit} commands; lower its counts or use --scale")]
-    TooLong {
-        /// The limit.
-        limit: usize,
-    },
-    /// Nothing to do.
+    TooLong { limit: usize },
     #[error("the workload comes to no command at all; there is nothing to measure")]
     Empty,
 }

@@ -27,12 +27,12 @@ mod sizing;
 mod source;
 mod survivors;
 
-pub use ast::{AgeBand, Choice, Section, Statement, Workload};
-pub use generate::{Command, CommandStream, GenerateError};
+pub use ast::Workload;
+use generate::GenerateError;
+pub use generate::{Command, CommandStream};
 pub use parse::ParseError;
-pub use sizing::Sizing;
+pub(crate) use sizing::Sizing;
 pub use source::WorkloadArgs;
-pub use survivors::Survivor;
 
 /// A workload that comes with the program.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub struct Builtin {
     pub name: &'static str,
     /// Description, in a few words.
     pub summary: &'static str,
-    /// Its text.
+    /// In the workload language.
     pub text: &'static str,
     /// Elapsed time on minfs, ext4 and xfs over that on minfs, as published for a 7200 rpm disk
     /// and Linux 5.0.

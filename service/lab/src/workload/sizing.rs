@@ -9,25 +9,23 @@ const JOURNAL_RATIO: f64 = 0.01;
 
 /// Size of a store that can carry a workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sizing {
+pub(crate) struct Sizing {
     /// Bytes of the store, journal included; whole MiB.
-    pub capacity_bytes: u64,
+    pub(crate) capacity_bytes: u64,
     /// Part of it that is journal, 0 to 1.
-    pub journal_ratio: f64,
+    pub(crate) journal_ratio: f64,
 }
 
 impl Sizing {
     /// One and a half times what is alive at most, as the original sizes its store, and room for
     /// what comes with every lump: the rest of its last block, its journal records.
-    #[must_use]
-    pub fn of(stream: &CommandStream) -> Sizing {
+    pub(crate) fn of(stream: &CommandStream) -> Sizing {
         Sizing::for_records(stream, 64)
     }
 
     /// Sizing for a store whose lumps are objects with names: each has a record in the catalogue,
     /// which is a part of the journal.
-    #[must_use]
-    pub fn with_names(stream: &CommandStream) -> Sizing {
+    pub(crate) fn with_names(stream: &CommandStream) -> Sizing {
         Sizing::for_records(stream, 384)
     }
 
@@ -63,8 +61,7 @@ impl Sizing {
     /// Bytes of the store that the original benchmark makes for itself: one and a half times what
     /// it takes to be alive at most ([`CommandStream::least_required_bytes`]), in whole MiB; where
     /// that is less than the truth, or has wrapped, one and a half times what is alive.
-    #[must_use]
-    pub fn original_bytes(stream: &CommandStream) -> u64 {
+    pub(crate) fn original_bytes(stream: &CommandStream) -> u64 {
         let least = match stream.has_wrapped() {
             true => stream.peak_bytes,
             false => stream.least_required_bytes.max(stream.peak_bytes),
@@ -75,8 +72,7 @@ impl Sizing {
 
     /// Bytes of a disk that takes such a store: with the file system's own structures, and never
     /// smaller than the 300 MiB that an xfs needs.
-    #[must_use]
-    pub fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         self.capacity_bytes
             .saturating_add(self.capacity_bytes / 16 + 400 * MIB)
     }

@@ -20,7 +20,7 @@ use lumpscope_lab::load::runner::{RunOptions, S3Bucket, Target, run};
 use lumpscope_lab::tracer::Tracer;
 use lumpscope_lab::watch::WatchArgs;
 use lumpscope_lab::workload::Workload;
-use lumpscope_needs::{Need, available, find_tool, skipped};
+use lumpscope_needs::{Need, alone, find_tool, skipped};
 use lumpscope_platter::loops::LoopDevice;
 use lumpscope_platter::trace::Op;
 use rustix::fs::{OFlags, major, minor};
@@ -103,10 +103,9 @@ fn complete_run(device: &LoopDevice, script: Option<&Path>) -> Seen {
 
 #[test]
 fn the_recorder_counts_what_the_kernel_counts() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let device = LoopDevice::create(Path::new("/var/tmp"), "blocks", DISK_BYTES).unwrap();
     let seen = complete_run(&device, None);
     let counted = Counted::of(&seen.recorded.trace);
@@ -144,10 +143,9 @@ fn the_recorder_counts_what_the_kernel_counts() {
 
 #[test]
 fn the_recorder_counts_what_bpftrace_counts() {
-    if !available(&[Need::LoopDevices, Need::Tool("bpftrace")]) {
+    let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("bpftrace")]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let script =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bpftrace/block-count.bt");
     let device = LoopDevice::create(Path::new("/var/tmp"), "blocks", DISK_BYTES).unwrap();
@@ -189,8 +187,10 @@ struct Watch {
 fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::Counted) {
     let out = tempfile::NamedTempFile::new().unwrap();
     let out = out.path();
-    let args = ["watch", "--output"].map(OsStr::new).into_iter();
-    let args = args.chain([out.as_os_str(), OsStr::new("--path"), folder.as_os_str()]);
+    let mut json = std::ffi::OsString::from("--json=");
+    json.push(out);
+    let args = [OsStr::new("watch"), &json, OsStr::new("--path")].into_iter();
+    let args = args.chain([folder.as_os_str()]);
     let args = args.chain([OsStr::new("--")]);
     let watch = Watch::parse_from(args.chain(command.iter().copied()));
     let script =
@@ -246,14 +246,16 @@ fn writes_of(report: &Value, kind: &str) -> u64 {
 
 #[test]
 fn what_a_program_makes_its_disk_do_is_what_bpftrace_counts() {
-    let needs = ["bpftrace", "python3", "mkfs.ext4", "mkfs.xfs"].map(Need::Tool);
-    if !needs
-        .iter()
-        .all(|need| available(&[Need::LoopDevices, *need]))
-    {
+    let needs = [
+        Need::LoopDevices,
+        Need::Tool("bpftrace"),
+        Need::Tool("python3"),
+        Need::Tool("mkfs.ext4"),
+        Need::Tool("mkfs.xfs"),
+    ];
+    let Some(_alone) = alone(&needs) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let lab = Lab::create(&LabOptions {
         dir: Some(PathBuf::from("/var/tmp")),
         ..LabOptions::new(320 << 20)
@@ -320,13 +322,12 @@ fn what_minio_makes_its_disk_do_is_what_bpftrace_counts() {
         Need::Tool("bpftrace"),
         Need::Tool("mkfs.xfs"),
     ];
-    if !available(&needs) {
-        return;
-    }
     let Some(minio) = find_tool("minio") else {
         return skipped("there is no minio; it takes long to build: ./dev bench peers");
     };
-    let _alone = crate::alone();
+    let Some(_alone) = alone(&needs) else {
+        return;
+    };
     let lab = Lab::create(&LabOptions {
         dir: Some(PathBuf::from("/var/tmp")),
         kinds: vec![StoreKind::Xfs],

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
-use lumpscope_needs::{Need, available};
+use lumpscope_needs::{Need, alone};
 use lumpscope_platter::loops::LoopDevice;
 
 const DISK_BYTES: u64 = 320 << 20;
@@ -59,10 +59,9 @@ fn assert_gone(dir: &Path) {
 
 #[test]
 fn three_disks_are_there_and_then_gone() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let dir = scratch();
     let options = LabOptions {
         dir: Some(dir.path().to_owned()),
@@ -132,10 +131,9 @@ fn three_disks_are_there_and_then_gone() {
 
 #[test]
 fn ext4_has_a_journal_only_when_asked() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let dir = scratch();
     for journal in [false, true] {
         let options = LabOptions {
@@ -159,10 +157,9 @@ fn ext4_has_a_journal_only_when_asked() {
 
 #[test]
 fn a_panic_leaves_nothing() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let dir = scratch();
     let panicked = std::panic::catch_unwind(|| {
         let options = LabOptions {
@@ -178,10 +175,9 @@ fn a_panic_leaves_nothing() {
 
 #[test]
 fn a_failure_half_way_leaves_nothing() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let dir = scratch();
     // Too small for an xfs: mkfs fails when the other two disks are ready.
     let options = LabOptions {
@@ -210,10 +206,9 @@ fn a_full_directory_is_refused_before_anything_is_made() {
 
 #[test]
 fn a_single_device() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let dir = scratch();
     let device = LoopDevice::create(dir.path(), "one", 5000).unwrap();
     let mut sector = vec![7; 512];
@@ -236,10 +231,9 @@ fn a_single_device() {
 
 #[test]
 fn kill_9_leaves_nothing() {
-    if !available(&[Need::LoopDevices]) {
+    let Some(_alone) = alone(&[Need::LoopDevices]) else {
         return;
-    }
-    let _alone = crate::alone();
+    };
     let dir = scratch();
     let mut holder = Command::new(env::current_exe().unwrap())
         .args([

@@ -11,11 +11,3 @@ mod orders;
 mod programs;
 mod runner;
 mod survivors;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Tests on loop devices run one after the other: some assert that nothing of the kind is left.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}

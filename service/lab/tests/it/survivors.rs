@@ -6,8 +6,8 @@ use std::time::Duration;
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::{Durability as Durable, LumpId, Placement, RequestCtx, Store, StoreOptions};
 use lumpscope_lab::load::runner::{
-    ContentRule, Durability, Mismatch, RunError, RunOptions, Target, Verified, insist_on_empty,
-    run, verify_survivors,
+    Durability, Mismatch, RunError, RunOptions, Target, Verified, insist_on_empty, run,
+    verify_survivors,
 };
 use lumpscope_lab::workload::{Command, CommandStream, Workload};
 
@@ -18,7 +18,6 @@ const TEXT: &str = "Command { 20.times { New(5000); }; Embed(100); New(0); }
 const OPTIONS: RunOptions = RunOptions {
     clients: 4,
     verify_bytes: true,
-    content: ContentRule::Published,
     slot: Duration::from_secs(1),
     skip: 0,
     time: None,
@@ -66,7 +65,7 @@ async fn ran(text: &str) -> Ran {
 
 impl Ran {
     async fn verify(&self) -> Result<Verified, RunError> {
-        verify_survivors(&self.stream, &target(&self.store), ContentRule::Published).await
+        verify_survivors(&self.stream, &target(&self.store)).await
     }
 
     async fn wrong(&self) -> Mismatch {
@@ -146,7 +145,7 @@ async fn a_lost_overwrite_is_found() {
     let old = ran.get(1);
     let mut longer = ran.stream.clone();
     longer.commands.push(Command::Put { id: 1, size: 3000 });
-    let verified = verify_survivors(&longer, &target(&ran.store), ContentRule::Published).await;
+    let verified = verify_survivors(&longer, &target(&ran.store)).await;
     let wrong = verified.unwrap_err().to_string();
     assert!(wrong.contains("is not the byte that was put"), "{wrong}");
     assert_eq!(ran.get(1), old);
@@ -162,7 +161,7 @@ async fn files_hold_a_workload_too_and_time_ends_it() {
     };
     let outcome = run(&stream, &target, &OPTIONS, Arc::default());
     outcome.await.unwrap();
-    let verified = verify_survivors(&stream, &target, ContentRule::Published).await;
+    let verified = verify_survivors(&stream, &target).await;
     assert_eq!(verified.unwrap().lumps, stream.survivors().len() as u64);
 
     let endless = "Command { 10.times { New(4K); }; 1000000.times { OverWrite(4K); }; }";

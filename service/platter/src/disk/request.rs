@@ -19,7 +19,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A read.
+    /// A read of `sectors` from `sector` on.
     #[must_use]
     pub fn read(sector: u64, sectors: u32) -> Request {
         Request {
@@ -30,7 +30,7 @@ impl Request {
         }
     }
 
-    /// A write.
+    /// A write without FUA.
     #[must_use]
     pub fn write(sector: u64, sectors: u32) -> Request {
         Request {
@@ -39,7 +39,7 @@ impl Request {
         }
     }
 
-    /// A flush.
+    /// A flush, which has no sectors.
     #[must_use]
     pub fn flush() -> Request {
         Request {
@@ -81,6 +81,7 @@ impl From<&Traced> for Request {
 /// Why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RequestError {
     /// It goes beyond the end of the drive.
     #[error(
@@ -88,11 +89,8 @@ pub enum RequestError {
          larger drive"
     )]
     BeyondEnd {
-        /// First sector.
         sector: u64,
-        /// Length in sectors.
         sectors: u32,
-        /// Sectors of the drive.
         capacity: u64,
     },
     /// It would be served after the end of time.
@@ -100,10 +98,7 @@ pub enum RequestError {
         "virtual time {at_ns} ns is beyond {} ns: begin a new disk",
         super::LATEST_NS
     )]
-    TooLate {
-        /// When it would be.
-        at_ns: u64,
-    },
+    TooLate { at_ns: u64 },
 }
 
 /// When a request was served, and what it waited for. The parts add up: `arrived_ns` plus all of

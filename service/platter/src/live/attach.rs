@@ -28,9 +28,9 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Listed {
     /// `/dev/loopN`.
     pub device: PathBuf,
-    /// The value.
+    /// The options that it was attached with.
     pub options: LiveOptions,
-    /// Its process.
+    /// Id of the process that emulates it.
     pub pid: u32,
     /// Status from the disk's process; `None`: its process is gone or silent, see `problem`.
     pub status: Option<Status>,

@@ -268,7 +268,6 @@ impl Emulation {
         (state.ledger.counts.clone(), state.ledger.lateness())
     }
 
-    /// Requested policy.
     pub(super) fn log(&self) -> Log {
         self.lock().ledger.log()
     }

@@ -7,6 +7,7 @@ use crate::loops::LoopError;
 
 /// Why a disk could not be emulated, found or given up.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LiveError {
     /// Not root.
     #[error(
@@ -14,29 +15,19 @@ pub enum LiveError {
          sudo; in a container, with /dev/fuse, /dev/loop-control and that capability",
         path.display()
     )]
-    NotPermitted {
-        /// The refused value's name.
-        what: &'static str,
-        /// With what.
-        path: PathBuf,
-    },
+    NotPermitted { what: &'static str, path: PathBuf },
     /// No FUSE.
     #[error("{} is not there: load the driver (modprobe fuse)", path.display())]
-    NoFuse {
-        /// The missing device.
-        path: PathBuf,
-    },
+    NoFuse { path: PathBuf },
     /// Something about the loop device.
     #[error(transparent)]
     Loop(LoopError),
     /// An option is out of its range.
     #[error("{option} {given}: {allowed}")]
     Option {
-        /// The option.
         option: &'static str,
         /// The value as given.
         given: String,
-        /// Allowed values, and the reason.
         allowed: String,
     },
     /// The process would wait for itself.
@@ -48,7 +39,6 @@ pub enum LiveError {
         group.display()
     )]
     MemoryLimited {
-        /// The control group.
         group: PathBuf,
         /// Its limit in MiB.
         limit_mib: u64,
@@ -58,10 +48,7 @@ pub enum LiveError {
         "the memory of the emulated disk cannot be locked ({source}); unlocked, it can wait for \
          itself for ever. Allow it with CAP_IPC_LOCK or `ulimit -l unlimited`"
     )]
-    NotLocked {
-        /// Error of the kernel.
-        source: io::Error,
-    },
+    NotLocked { source: io::Error },
     /// The process that serves the disk failed.
     #[error("the process that emulates the disk: {0}")]
     Server(String),
@@ -71,23 +58,14 @@ pub enum LiveError {
          users, as a pulled plug does",
         device.display()
     )]
-    InUse {
-        /// The device.
-        device: PathBuf,
-        /// The holders.
-        holders: String,
-    },
+    InUse { device: PathBuf, holders: String },
     /// Not one of ours.
     #[error("{} is no disk that `lumpscope platter attach` has made; `lumpscope platter status` lists \
              those", device.display())]
-    NotOurs {
-        /// The device.
-        device: PathBuf,
-    },
+    NotOurs { device: PathBuf },
     /// It does not go.
     #[error("{} is still there after {seconds} s; see `lumpscope platter status`", device.display())]
     StillThere {
-        /// The device.
         device: PathBuf,
         /// How long was waited.
         seconds: u64,
@@ -95,11 +73,8 @@ pub enum LiveError {
     /// A system call failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// The attempted action.
         what: &'static str,
-        /// With what.
         path: PathBuf,
-        /// Error of the kernel.
         source: io::Error,
     },
 }

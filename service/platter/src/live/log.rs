@@ -18,7 +18,7 @@ const LATEST_NS: u64 = 600_000_000_000;
 /// begins with the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logged {
-    /// Requested policy.
+    /// Kind of request.
     pub op: Op,
     /// First sector of 512 bytes; 0 for a flush.
     pub sector: u64,
@@ -74,7 +74,7 @@ impl Log {
 /// How late the answers were, in real nanoseconds behind the time that the model says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Mean.
+    /// Arithmetic mean over all answers.
     pub mean_ns: u64,
     /// 99 of 100 answers were no later.
     pub p99_ns: u64,

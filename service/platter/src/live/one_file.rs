@@ -27,9 +27,7 @@ const DISK: INodeNo = INodeNo(2);
 /// The file system.
 #[derive(Debug)]
 pub(super) struct OneFile {
-    /// Name of the file.
     pub(super) name: String,
-    /// Its size in bytes.
     pub(super) bytes: u64,
     pub(super) emulation: Arc<Emulation>,
 }

@@ -26,7 +26,6 @@ pub(super) struct Record {
     pub(super) name: String,
     /// The loop device.
     pub(super) device: PathBuf,
-    /// The value.
     pub(super) options: LiveOptions,
     /// Its process, and when that started, in the kernel's ticks: ids are used again.
     pub(super) pid: u32,
@@ -97,7 +96,6 @@ fn natural(device: &Path) -> (usize, &Path) {
 }
 
 impl Record {
-    /// Writes it down.
     pub(super) fn write(&self) -> Result<(), LiveError> {
         let path = record_path(&self.name);
         let text = serde_json::to_vec_pretty(self)

@@ -138,7 +138,6 @@ pub(crate) enum Sign {
 
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     method: String,
@@ -179,7 +178,6 @@ impl Ask {
         self
     }
 
-    /// With a parameter.
     pub(crate) fn query(mut self, name: &str, value: &str) -> Self {
         self.query.push((name.to_owned(), value.to_owned()));
         self
@@ -225,8 +223,10 @@ impl Ask {
     }
 
     /// The bytes of the request.
-    fn bytes(mut self, address: SocketAddr) -> Vec<u8> {
-        self.headers.push(("host".to_owned(), address.to_string()));
+    pub(crate) fn bytes(mut self, address: SocketAddr) -> Vec<u8> {
+        if self.headers.iter().all(|(name, _)| name != "host") {
+            self.push("host", address.to_string());
+        }
         match self.sign {
             Sign::Nothing => {}
             Sign::Header | Sign::Dated | Sign::Misnamed => self.sign_header(),
@@ -401,10 +401,7 @@ pub(crate) fn date() -> String {
 
 fn query_text(query: &Pairs) -> String {
     let one = |(name, value): &(String, String)| {
-        let (name, value) = (
-            utf8_percent_encode(name, PLAIN),
-            utf8_percent_encode(value, PLAIN),
-        );
+        let [name, value] = [name, value].map(|text| utf8_percent_encode(text, PLAIN));
         format!("{name}={value}")
     };
     query.iter().map(one).collect::<Vec<_>>().join("&")
@@ -430,7 +427,6 @@ pub(crate) fn hmac(hash: fn(&[u8]) -> Vec<u8>, key: &[u8], message: &[u8]) -> Ve
     hash(&with(0x5c, &inner))
 }
 
-/// What came.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -507,9 +503,9 @@ impl Client {
         self.stream().get_mut().write_all(&bytes).unwrap();
     }
 
-    /// Sends one byte more; false: nobody takes it.
-    pub(crate) fn drip(&mut self) -> bool {
-        self.stream().get_mut().write_all(b"x").is_ok()
+    /// Sends more bytes; false: nobody takes them.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        self.stream().get_mut().write_all(bytes).is_ok()
     }
 
     /// A request, and the beginning of its reply; the body is read later, by [`Client::end`]. `None`:

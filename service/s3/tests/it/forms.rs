@@ -9,7 +9,7 @@ const BOUNDARY: &str = "----a boundary";
 /// A form whose policy is signed.
 #[derive(Clone)]
 pub(crate) struct Form {
-    bucket: &'static str,
+    path: String,
     fields: Vec<(String, String)>,
     conditions: Vec<String>,
     pub(crate) until: &'static str,
@@ -24,9 +24,9 @@ impl Form {
     }
 
     /// The same in another bucket.
-    pub(crate) fn within(bucket: &'static str, key: &str, file: &[u8]) -> Self {
+    pub(crate) fn within(bucket: &str, key: &str, file: &[u8]) -> Self {
         let form = Self {
-            bucket,
+            path: format!("/{bucket}"),
             fields: Vec::new(),
             conditions: vec![format!("{{\"bucket\": \"{bucket}\"}}")],
             until: "2100-01-01T00:00:00Z",
@@ -36,6 +36,12 @@ impl Form {
         form.field("key", key)
     }
 
+    /// Posted to another path.
+    pub(crate) fn at(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
     /// With a field that the policy allows.
     pub(crate) fn field(mut self, name: &str, value: &str) -> Self {
         self.conditions
@@ -43,7 +49,6 @@ impl Form {
         self.free(name, value)
     }
 
-    /// With a field.
     pub(crate) fn free(mut self, name: &str, value: &str) -> Self {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
@@ -73,7 +78,6 @@ impl Form {
         form.free("x-amz-signature", &signature).unsigned()
     }
 
-    /// Without a policy.
     pub(crate) fn unsigned(self) -> Ask {
         let mut body = Vec::new();
         for (name, value) in &self.fields {
@@ -86,7 +90,7 @@ impl Form {
         body.extend(&self.file);
         body.extend(format!("\r\n--{BOUNDARY}--\r\n").into_bytes());
         let kind = format!("multipart/form-data; boundary=\"{BOUNDARY}\"");
-        let ask = Ask::new("POST", &format!("/{}", self.bucket)).header("content-type", &kind);
+        let ask = Ask::new("POST", &self.path).header("content-type", &kind);
         ask.body(body).sign(Sign::Nothing)
     }
 }

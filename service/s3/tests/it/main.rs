@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod chunks;
 mod common;
 mod documents;
+mod early;
 mod forms;
+mod hosts;
 mod parameters;
 mod probes;
 mod reads;

@@ -159,6 +159,59 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
     );
 }
 
+/// As RFC 9110 wants it (14.1.1, 15.4.5, 15.5.17).
+#[test]
+fn an_answer_without_the_object_tells_its_version() {
+    let (_running, mut client) = Running::with_bucket();
+    let put = Ask::new("PUT", "/bbb/k").header("cache-control", "max-age=9");
+    client.good(put.header("expires", "0").body("0123456789"));
+    let head = client.good(Ask::new("HEAD", "/bbb/k"));
+    for method in ["GET", "HEAD"] {
+        let ask = |name, value| client_ask(method, name, value);
+        for (ask, status) in [
+            (ask("if-none-match", head.header("etag").unwrap()), 304),
+            (
+                ask("if-modified-since", head.header("last-modified").unwrap()),
+                304,
+            ),
+            (ask("if-match", "\"other\""), 412),
+            (
+                ask("if-unmodified-since", "Wed, 21 Oct 2015 07:28:00 GMT"),
+                412,
+            ),
+            (ask("range", "bytes=10-"), 416),
+            (ask("range", "bytes=99999999999999999999999-"), 416),
+        ] {
+            let reply = client.ask(ask);
+            assert_eq!(reply.status, status, "{}", reply.text());
+            for name in ["etag", "last-modified"] {
+                assert_eq!(reply.header(name), head.header(name), "{status} {name}");
+            }
+            for name in ["cache-control", "expires"] {
+                let kept = head.header(name).filter(|_| status == 304);
+                assert_eq!(reply.header(name), kept, "{status} {name}");
+            }
+            let all = Some("bytes */10").filter(|_| status == 416);
+            assert_eq!(reply.header("content-range"), all, "{status}");
+        }
+        for (range, told) in [
+            ("bytes=2-99999999999999999999999", "bytes 2-9/10"),
+            ("bytes=-99999999999999999999999", "bytes 0-9/10"),
+            ("Bytes=0-1", "bytes 0-1/10"),
+        ] {
+            let reply = client.good(ask("range", range));
+            assert_eq!(
+                (reply.status, reply.header("content-range")),
+                (206, Some(told))
+            );
+        }
+    }
+}
+
+fn client_ask(method: &str, name: &str, value: &str) -> Ask {
+    Ask::new(method, "/bbb/k").header(name, value)
+}
+
 /// The end of an object without bytes is no range, and there is an answer all the same.
 #[test]
 fn ranges_of_nothing_are_answered() {

@@ -76,7 +76,7 @@ fn a_body_that_drips_is_given_up_while_others_wait_for_its_memory() {
     holder.send(drips.announced(64 * MIB).body("x"));
     // Much faster than the least rate while nobody waits.
     let drips = std::thread::spawn(move || {
-        while holder.drip() {
+        while holder.push(b"x") {
             std::thread::sleep(Duration::from_millis(50));
         }
     });

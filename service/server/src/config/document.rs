@@ -9,7 +9,7 @@ use super::ServeArgs;
 /// Flags that are no keys of the file.
 pub const NOT_KEYS: [&str; 2] = ["check-config", "config"];
 
-/// One setting.
+/// A row of CONFIG.md.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Long name of the flag, and key of the file.

@@ -145,9 +145,6 @@ pub struct ServeConfig {
     /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
-    /// Send the metrics to the collector of otlp-endpoint, too, this often; 0s: never
-    #[arg(long, value_name = "TIME", env = "LUMPSCOPE_OTLP_METRICS_INTERVAL")]
-    pub otlp_metrics_interval: Span,
     /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
     pub trace_url: Option<String>,
@@ -204,11 +201,11 @@ pub struct ServeConfig {
     /// Most requests waiting in a store before it answers UNAVAILABLE
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: usize,
-    /// Order of waiting requests; learned is position by the observed times of the disk
+    /// Order of waiting requests
     #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
     pub queue_policy: QueuePolicyArg,
-    /// For the policies position and learned: most younger requests that may start before a waiting
-    /// one [default: half of queue-limit]
+    /// For the policy position: most younger requests that may start before a waiting one [default:
+    /// half of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
     pub max_overtakes: Option<u32>,
     /// A store is overloaded when this many requests wait for overload-after; more than
@@ -266,6 +263,14 @@ pub struct ServeConfig {
     /// The only store that S3 serves; otherwise a bucket is in any of them
     #[arg(long, value_name = "NAME", env = "LUMPSCOPE_S3_STORE")]
     pub s3_store: Option<String>,
+    /// DNS name of the S3 endpoint: also serves BUCKET.NAME, and refuses other names; repeat for more
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "LUMPSCOPE_S3_DOMAIN",
+        value_delimiter = ';'
+    )]
+    pub s3_domain: Vec<String>,
     /// TOML file of the access keys of S3, their secrets and their rights
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_S3_CREDENTIALS")]
     #[serde(serialize_with = "shown")]
@@ -331,7 +336,6 @@ impl Default for ServeConfig {
             event_slower_than: Span::default(),
             pin_maps: None,
             otlp_endpoint: None,
-            otlp_metrics_interval: Span::default(),
             trace_url: None,
             trace_ratio: 0.01,
             trace_slower_than: SlowerThan::Auto,
@@ -363,6 +367,7 @@ impl Default for ServeConfig {
             body_timeout: seconds(30),
             s3_listen: None,
             s3_store: None,
+            s3_domain: Vec::new(),
             s3_credentials: None,
             // The limit of S3 itself.
             s3_max_body: Size(5 << 30),

@@ -2,6 +2,7 @@
 //! named with its key and remedy.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use lumpscope_units::Size;
@@ -74,6 +75,7 @@ impl ServeConfig {
         self.fill();
         self.check_addresses(&mut problems);
         self.check_urls(&mut problems);
+        self.check_domains(&mut problems);
         self.check_numbers(&mut problems);
         self.check_sizes(&mut problems);
         problems.0
@@ -88,6 +90,7 @@ impl ServeConfig {
         self.overload_threshold = Some(self.overload_threshold().min(usize::MAX >> 1));
         self.checkpoint_records = self.checkpoint_records.min(u64::MAX >> 1);
         // A variable that is set to nothing sets nothing.
+        self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
             &mut self.s3_store,
             &mut self.otlp_endpoint,
@@ -114,6 +117,19 @@ impl ServeConfig {
         let is_there = self.stores.iter().any(|store| store.name == given);
         let good = self.s3_listen.is_none() || given.is_empty() || is_there;
         problems.unless(good, "s3-store", given, "the name of one of the stores");
+    }
+
+    fn check_domains(&self, problems: &mut Problems) {
+        let is_label = |label: &str| {
+            let known =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            (1..=63).contains(&label.len()) && label.bytes().all(known)
+        };
+        for domain in &self.s3_domain {
+            let good = domain.split('.').all(is_label) && domain.parse::<IpAddr>().is_err();
+            let want = "a DNS name in small letters, without a port, e.g. s3.example.org";
+            problems.unless(good, "s3-domain", domain, want);
+        }
     }
 
     /// Other machines get in only when strangers are kept out.
@@ -173,10 +189,6 @@ impl ServeConfig {
     fn check_numbers(&self, problems: &mut Problems) {
         let good = (0.0..=1.0).contains(&self.trace_ratio);
         problems.within(good, "trace-ratio", self.trace_ratio, "0 to 1");
-        let every = self.otlp_metrics_interval;
-        let good = every.0.is_zero() || every.0 >= Duration::from_secs(1);
-        let want = "0s, or at least 1s";
-        problems.within(good, "otlp-metrics-interval", every, want);
         for (key, value, most) in [
             ("queue-depth", self.queue_depth, 4096),
             ("queue-limit", self.queue_limit, 1 << 20),

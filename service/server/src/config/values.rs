@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for SlowerThan {
 pub struct GuardRule {
     /// The store; `None`: every one that no other rule names.
     pub store: Option<String>,
-    /// The policy.
+    /// Reaction to a foreign open for writing.
     pub policy: GuardPolicy,
 }
 
@@ -262,9 +262,6 @@ pub enum QueuePolicyArg {
     /// Deadlines at risk first, the others in the order of their place on the disk.
     #[default]
     Position,
-    /// Deadlines at risk first, the others in the order that takes the disk least time, as
-    /// observed.
-    Learned,
     /// Earliest deadline first; a request without a deadline may wait for ever.
     Deadline,
     /// In the order of arrival.
@@ -275,7 +272,6 @@ impl From<QueuePolicyArg> for QueuePolicy {
     fn from(arg: QueuePolicyArg) -> Self {
         match arg {
             QueuePolicyArg::Position => Self::Position,
-            QueuePolicyArg::Learned => Self::Learned,
             QueuePolicyArg::Deadline => Self::Deadline,
             QueuePolicyArg::Fifo => Self::Fifo,
         }

@@ -48,9 +48,9 @@ const TCP_KEEPALIVE_RETRIES: u32 = 5;
 /// A socket that is listened on.
 #[derive(Debug)]
 pub enum Listener {
-    /// TCP.
+    /// On an address of the network.
     Tcp(TcpListener),
-    /// UNIX.
+    /// On a file: only processes of this machine reach it.
     Unix(UnixListener),
 }
 

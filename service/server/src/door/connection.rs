@@ -21,7 +21,7 @@ pub enum Peer {
     Tcp(SocketAddr),
     /// Came over the UNIX socket; the process that connected, where the kernel says it.
     Unix {
-        /// Its process id.
+        /// As the kernel said when it connected.
         pid: Option<i32>,
         /// Its effective user id.
         uid: Option<u32>,

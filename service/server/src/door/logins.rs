@@ -176,7 +176,6 @@ impl Logins {
         }
     }
 
-    /// Caller of this request.
     pub(super) fn caller(
         &self,
         connection: Option<&Connection>,

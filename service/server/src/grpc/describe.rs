@@ -13,7 +13,6 @@ pub(super) fn all(stores: &Stores, observer: &Observer) -> Vec<v1::StoreInfo> {
     open.chain(failed.iter().map(failed_store)).collect()
 }
 
-/// An open store.
 pub(super) fn store(named: &NamedStore, observer: &Observer) -> v1::StoreInfo {
     let info = named.store.info();
     let seen = observer.store_status(&named.name).unwrap_or_default();

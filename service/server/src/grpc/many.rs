@@ -275,7 +275,6 @@ struct Gets {
     ids: std::vec::IntoIter<LumpId>,
     /// The lump that comes next.
     ahead: Option<Ahead>,
-    /// Its number.
     index: u64,
     current: Option<LumpFrames>,
 }

@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All.
+    /// One of each.
     pub const ALL: [Self; 3] = [Self::Trace, Self::Record, Self::Page];
 
     /// Name in metrics; of a call, that of its method.

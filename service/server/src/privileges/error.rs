@@ -5,6 +5,7 @@ use std::io;
 /// Why privileges could not be given up. The service does not start then: it would serve with
 /// rights that it says it has not.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PrivilegeError {
     /// There is no such user.
     #[error(
@@ -32,7 +33,6 @@ pub enum PrivilegeError {
     Database {
         /// The name that was looked up.
         name: String,
-        /// Error of the system.
         source: io::Error,
     },
     /// This user may not become another one.
@@ -42,7 +42,6 @@ pub enum PrivilegeError {
     NotAllowed {
         /// The value as given.
         given: String,
-        /// The own user id.
         uid: u32,
     },
     /// /proc does not say what the threads may do.
@@ -56,21 +55,15 @@ pub enum PrivilegeError {
         "thread {thread} does not give up its privileges: it has not answered for 30 seconds; is \
          a disk stuck? --keep-privileges starts without giving them up"
     )]
-    Deaf {
-        /// Name and id.
-        thread: String,
-    },
+    Deaf { thread: String },
     /// A thread was refused a call.
     #[error(
         "thread {thread} still has privileges that it should not have; {call} was refused: {source}; \
          --keep-privileges starts without giving them up"
     )]
     Refused {
-        /// Name and id.
         thread: String,
-        /// The system call.
         call: &'static str,
-        /// Error of the system.
         source: io::Error,
     },
     /// System calls cannot be forbidden.

@@ -38,7 +38,6 @@ const RESOLVERS: [&str; 4] = [
     "/run/avahi-daemon",
     "/var/lib/sss",
 ];
-/// DNS.
 const DNS: u16 = 53;
 
 /// What the service can reach once it serves; all else is refused. Paths that are not there are left

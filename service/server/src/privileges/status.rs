@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 100;
 pub struct ThreadStatus {
     /// Its id.
     pub tid: i32,
-    /// Its name.
+    /// As /proc has it: 15 bytes at most.
     pub name: String,
     /// User ids: real, effective, saved, file system.
     pub uids: [u32; 4],

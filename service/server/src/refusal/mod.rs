@@ -17,68 +17,43 @@ use crate::error::ServerError;
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Refusal {
     /// A `LumpId` without any of its forms, or no `LumpId` at all.
     #[error("field {field} is missing: set its `raw` (16 bytes) or its `text` (hexadecimal)")]
-    IdMissing {
-        /// Which field.
-        field: &'static str,
-    },
+    IdMissing { field: &'static str },
     /// `raw` of the wrong length.
     #[error("field {field}: `raw` has {got} bytes: send exactly 16, most significant first")]
     IdLength {
-        /// Which field.
         field: &'static str,
         /// Bytes that came.
         got: usize,
     },
     /// `text` that is no hexadecimal number.
     #[error("field {field}: `text` is {got:?}: send 1 to 32 hexadecimal digits")]
-    IdText {
-        /// Which field.
-        field: &'static str,
-        /// Received part.
-        got: String,
-    },
+    IdText { field: &'static str, got: String },
     /// No such store.
     #[error("there is no store {name:?}: this service has {known}")]
-    UnknownStore {
-        /// The name as requested.
-        name: String,
-        /// Existing names.
-        known: String,
-    },
+    UnknownStore { name: String, known: String },
     /// A request that nothing is known of, or nothing that this caller may know.
     #[error(
         "nothing is known of request {id}: it has not ended, it ended too long ago and was not \
          among the slowest, or it was made to a store that you may not use"
     )]
-    UnknownRequest {
-        /// Its id.
-        id: u64,
-    },
+    UnknownRequest { id: u64 },
     /// A word that stands for nothing.
     #[error("field {field} is {got:?}: send one of {known}, or nothing for all")]
     UnknownWord {
-        /// Which field.
         field: &'static str,
-        /// Received part.
         got: String,
-        /// Existing names.
         known: String,
     },
     /// A message without what it is about.
     #[error("field {field} is missing")]
-    FieldMissing {
-        /// Which field.
-        field: &'static str,
-    },
+    FieldMissing { field: &'static str },
     /// As many calls watch as may.
     #[error("{max} calls of Trace and Record are under way, which is the most: end one first")]
-    TooManyWatches {
-        /// How many may.
-        max: usize,
-    },
+    TooManyWatches { max: usize },
     /// A caller who is not known.
     #[error("{0}")]
     Denied(#[from] Denied),
@@ -92,7 +67,6 @@ pub enum Refusal {
         caller: String,
         /// The right, as the file of tokens names it under `scopes`.
         right: &'static str,
-        /// The method.
         method: &'static str,
     },
     /// A caller who may use other stores.
@@ -103,7 +77,6 @@ pub enum Refusal {
     StoreForbidden {
         /// Name of the token or certificate.
         caller: String,
-        /// The name as requested.
         store: String,
     },
     /// A caller who may use some stores, for what concerns all.
@@ -198,23 +171,19 @@ pub enum Refusal {
     LengthDiffers {
         /// Length in the header.
         announced: u64,
-        /// Bytes of the body.
         got: u64,
     },
     /// More than goes into one message.
     #[error("{len} bytes are too many for one message: at most {max}; use {instead}")]
     TooLongForOne {
-        /// Bytes there are.
         len: u64,
         /// Most bytes.
         max: u64,
-        /// The method that takes more.
         instead: &'static str,
     },
     /// A message longer than its method takes.
     #[error("the message has {len} bytes: this method takes at most {max}")]
     MessageTooLarge {
-        /// Bytes it announces.
         len: u64,
         /// Most bytes.
         max: u64,
@@ -245,14 +214,10 @@ pub enum Refusal {
     TimeOver,
     /// Bytes that cannot be read.
     #[error("{error}{}", wire_addendum(error))]
-    Wire {
-        /// Reason.
-        error: WireError,
-    },
+    Wire { error: WireError },
     /// A page size out of bounds.
     #[error("page_size is {got}: ask for 1 to {max} ids, or 0 for {default}")]
     PageSize {
-        /// Received part.
         got: u32,
         /// Largest page.
         max: u32,
@@ -267,58 +232,35 @@ pub enum Refusal {
     PageToken,
     /// A value of an enum that this version does not know.
     #[error("field {field} has the value {got}, which this version does not know: see the .proto")]
-    EnumValue {
-        /// Which field.
-        field: &'static str,
-        /// Received part.
-        got: i32,
-    },
+    EnumValue { field: &'static str, got: i32 },
     /// The store takes no new requests for now.
     #[error("store {name:?} is draining and takes no new requests: try again when it is resumed")]
-    StoreDraining {
-        /// Name of the store.
-        name: String,
-    },
+    StoreDraining { name: String },
     /// The store is being taken out.
     #[error("store {name:?} is being taken out and takes no new requests")]
-    StoreLeaving {
-        /// Name of the store.
-        name: String,
-    },
+    StoreLeaving { name: String },
     /// The store is known and is not open.
     #[error(
         "store {name:?} is not served: {why}; Admin.AddStore with its name and path tries again"
     )]
     StoreNotOpen {
-        /// Name of the store.
         name: String,
         /// Why it could not be opened.
         why: String,
     },
     /// A store of this name works.
     #[error("there is a store {name:?} already: choose another name, or take it out first")]
-    StoreExists {
-        /// The name.
-        name: String,
-    },
+    StoreExists { name: String },
     /// A name or path that no store can be opened with.
     #[error("{why}")]
-    StoreUnusable {
-        /// Reason and remedy.
-        why: String,
-    },
+    StoreUnusable { why: String },
     /// Something that cannot be done in the state things are in.
     #[error("{why}")]
-    NotNow {
-        /// Why not.
-        why: String,
-    },
+    NotNow { why: String },
     /// A time to wait that is out of bounds.
     #[error("field {field} is {got} ms: ask for 1 to {max} ms, or 0 for the service's own")]
     WaitTooLong {
-        /// Which field.
         field: &'static str,
-        /// Received part.
         got: u32,
         /// Longest.
         max: u32,
@@ -329,7 +271,6 @@ pub enum Refusal {
          cut off", waited.as_millis()
     )]
     CutOffOthers {
-        /// Name of the store.
         name: String,
         /// How long they were waited for.
         waited: Duration,
@@ -345,12 +286,7 @@ pub enum Refusal {
     ShuttingDown,
     /// Error of the engine.
     #[error("store {store:?}: {error}{}", told(error).note)]
-    Engine {
-        /// Name of the store.
-        store: String,
-        /// The error.
-        error: Error,
-    },
+    Engine { store: String, error: Error },
 }
 
 impl From<WireError> for Refusal {

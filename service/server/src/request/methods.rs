@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::door::Right;
 
-/// One method.
+/// A row of the table of methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method {
     /// Full path of the call.

@@ -40,7 +40,7 @@ pub trait Sink: Send + Sync {
 pub struct Ended<'a> {
     /// Its times, whose stages add up to the whole; without a trace.
     pub summary: RequestSummary,
-    /// Its method.
+    /// For metrics, probes and spans.
     pub method: Name,
     /// Its store, which may have been taken out since; `None`: it named none that exists.
     pub store: Option<&'a NamedStore>,

@@ -2,7 +2,6 @@
 //! closed together.
 
 mod change;
-mod learning;
 mod named;
 mod opening;
 mod sink;
@@ -31,7 +30,7 @@ pub(crate) use opening::check_distinct;
 /// A store that is configured, or was asked for, and could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedStore {
-    /// Its name.
+    /// As requests name it.
     pub name: String,
     /// Where it should be.
     pub path: PathBuf,

@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 pub struct NamedStore {
     /// The observer's index of the store; never that of another one.
     pub index: usize,
-    /// Its name.
+    /// As requests name it.
     pub name: String,
     /// The name as a C string, for static probes.
     pub c_name: CString,

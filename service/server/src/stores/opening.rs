@@ -11,7 +11,6 @@ use lumpscope_observer::{GuardPolicy, Observer};
 use lumpscope_units::Span;
 use tracing::{info, warn};
 
-use super::learning;
 use super::named::{NamedStore, ServiceGate};
 use super::sink::DiskSink;
 use crate::config::{FLIGHT_AUTO, ServeConfig, StoreSpec, TRACE_AUTO};
@@ -139,7 +138,6 @@ impl Opener {
             armless,
             Arc::clone(&self.gate),
         ));
-        learning::begin(&named, &self.observer);
         Ok(named)
     }
 }

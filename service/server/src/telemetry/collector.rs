@@ -16,8 +16,7 @@ use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
 use super::names::{self, Kind, Metric};
 use super::observing;
-use super::ordering;
-use super::otlp::{MetricsExport, Numbers, Tracing};
+use super::otlp::{Numbers, Tracing};
 use super::process;
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
@@ -28,9 +27,9 @@ use crate::stores::{FailedStore, NamedStore, Stores};
 /// Where the numbers come from. Cheap to clone.
 #[derive(Clone)]
 pub struct Sources {
-    /// The stores.
+    /// May gain and lose stores while the service runs.
     pub stores: Stores,
-    /// The observer.
+    /// Source of all block metrics.
     pub observer: Observer,
     /// The service's own counters.
     pub requests: Arc<RequestMetrics>,
@@ -40,8 +39,6 @@ pub struct Sources {
     pub put_memory: Bodies,
     /// Exports requests as spans.
     pub tracing: Tracing,
-    /// Exports these metrics.
-    pub exports: MetricsExport,
     /// Live watchers.
     pub watches: Arc<Watches>,
 }
@@ -121,10 +118,8 @@ impl Collector for ServiceCollector {
         };
         service(&mut out, sources, self.form)?;
         traces(&mut out, sources.tracing.numbers())?;
-        exports(&mut out, sources.exports.numbers())?;
         door(&mut out, &sources.door)?;
         requests(&mut out, &stores)?;
-        ordering::encode(&mut out, &stores)?;
         describe_stores(&mut out, &stores)?;
         store_states(&mut out, &stores, &sources.stores.failed())?;
         store_numbers(&mut out, &stores, &sources.stores.failed())?;
@@ -173,14 +168,6 @@ fn traces(out: &mut Out<'_, '_>, numbers: Option<Numbers>) -> fmt::Result {
     let up = numbers.and_then(|n| n.up);
     let up = up.map(|up| (vec![], float(u64::from(up))));
     out.gauge(&names::EXPORTER_UP, up)
-}
-
-fn exports(out: &mut Out<'_, '_>, numbers: Option<(u64, u64)>) -> fmt::Result {
-    let results = numbers
-        .iter()
-        .flat_map(|(ok, failed)| [("ok", ok), ("failed", failed)]);
-    let results = results.map(|(result, exports)| (vec![result], float(*exports)));
-    out.counter(&names::METRIC_EXPORTS, results)
 }
 
 fn door(out: &mut Out<'_, '_>, door: &Door) -> fmt::Result {

@@ -74,7 +74,6 @@ impl Buckets {
     }
 }
 
-/// Nanoseconds as seconds.
 pub(super) fn seconds(ns: u64) -> f64 {
     float(ns) / 1e9
 }
@@ -157,12 +156,10 @@ fn of(shape: &BlockShape) -> (String, String) {
     (shape.owner.clone(), shape.operation.clone())
 }
 
-/// Device time of flushes.
 pub(super) fn flush_time(report: &StoreReport) -> HeatHistograms {
     unplaced_time(report, "flush")
 }
 
-/// Device time of discards.
 pub(super) fn discard_time(report: &StoreReport) -> HeatHistograms {
     unplaced_time(report, "discard")
 }
@@ -175,7 +172,6 @@ fn unplaced_time(report: &StoreReport, operation: &str) -> HeatHistograms {
     shapes.map(of_one).collect()
 }
 
-/// Device time by flag.
 pub(super) fn flagged_time(report: &StoreReport) -> HeatHistograms {
     let flagged = report.flagged.iter();
     flagged

@@ -9,7 +9,6 @@ pub mod metrics;
 pub mod names;
 mod native;
 mod observing;
-mod ordering;
 pub mod otlp;
 mod process;
 mod registry;

@@ -18,12 +18,12 @@ pub enum Kind {
     Info,
 }
 
-/// One metric.
+/// A row of METRICS.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Name without the suffix of its kind.
     pub name: &'static str,
-    /// Kind.
+    /// Decides on the suffix of the exposed name.
     pub kind: Kind,
     /// Labels, in the order in which values are given.
     pub labels: &'static [&'static str],
@@ -74,8 +74,6 @@ metrics! {
         "Batches that the collector did not take.";
     EXPORTER_UP = "trace_exporter_up" Gauge []
         "1: the collector took the last batch; absent before the first.";
-    METRIC_EXPORTS = "metric_exports" Counter ["result"]
-        "Times that the metrics were sent to the collector: ok, or failed (it did not take all of them; the next time they are sent anew). Absent without `otlp-metrics-interval`.";
 
     CONNECTIONS = "connections" Gauge ["entrance"]
         "Connections open now. Entrances: tcp, unix, metrics.";
@@ -93,23 +91,6 @@ metrics! {
         "Tokens that are accepted.";
     CERTIFICATE_NOT_AFTER = "certificate_not_after_timestamp_seconds" Gauge []
         "End of the validity of the service's certificate, in seconds since 1970; absent without TLS.";
-
-    ORDER_CHOSEN = "order_chosen_requests" Counter ["store", "reason"]
-        "Requests that waited, by the reason each was chosen next. Reasons: arrival (it came first), bound (overtaken as often as max-overtakes allows), deadline, position.";
-    ORDER_OBSERVATIONS = "order_observations" Counter ["store", "source"]
-        "Movements of the disk's arm, with their times, given to the policy learned. Sources: engine (its own I/Os), observer (block requests of all owners), dropped (too many to be used). Absent with another queue-policy, like order_* and positioning_* below.";
-    ORDER_PREDICTED = "order_predicted_seconds" Counter ["store"]
-        "Predicted time of these movements, summed, before learning from them.";
-    ORDER_OBSERVED = "order_observed_seconds" Counter ["store"]
-        "Observed time of these movements, summed.";
-    ORDER_ERROR = "order_error_seconds" Counter ["store"]
-        "Absolute error of these predictions, summed. The turn of the platters is chance: with 7200 rpm a perfect curve is off by 2 ms on average.";
-    ORDER_KNOWN = "order_known_distances" Gauge ["store"]
-        "Ranges of distances with enough observations, of 130: two for each doubling, up and down.";
-    ORDER_FLAT = "order_flat" Gauge ["store"]
-        "1: the disk takes equally long for all distances, so requests start in the order of arrival.";
-    POSITIONING = "positioning_seconds" Gauge ["store", "distance"]
-        "Estimated time of the disk to move this far, negative distances being down: arm, average rotation and fixed overhead, without the transfer.";
 
     STORE = "store" Info ["store", "path", "layout", "backend", "device", "block_size"]
         "The stores: path, layout, backend of the I/O, and the disk below.";

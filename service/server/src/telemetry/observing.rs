@@ -10,7 +10,6 @@ use super::heat::{self, float, seconds};
 use super::names::{self, Metric};
 use crate::observed::{Kind, Watches};
 
-/// Writes all of it.
 pub(super) fn encode(
     out: &mut Out<'_, '_>,
     stores: &[Snapshot<'_>],

@@ -20,7 +20,6 @@ const USER_HZ: u64 = 100;
 /// Name of the thread that correlates block requests with requests, as the kernel knows it.
 const OBSERVER_THREAD: &str = "observer";
 
-/// Writes all of it.
 pub(super) fn encode(out: &mut Out<'_, '_>) -> fmt::Result {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let gauges: [(&Metric, Option<u64>); 6] = [
@@ -78,7 +77,7 @@ fn open_files() -> Option<u64> {
 }
 
 /// When the process began, in seconds since 1970.
-pub(super) fn started() -> Option<u64> {
+fn started() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/stat").ok()?;
     let machine = fs::read_to_string("/proc/stat").ok()?;
     let boot = machine.lines().find_map(|l| l.strip_prefix("btime "))?;

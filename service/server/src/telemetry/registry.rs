@@ -47,14 +47,6 @@ impl Metrics {
         Ok(written.into_bytes())
     }
 
-    /// As messages that have what the text has.
-    ///
-    /// # Errors
-    /// When a value cannot be written.
-    pub(crate) fn families(&self) -> Result<Vec<MetricFamily>, fmt::Error> {
-        prometheus_protobuf::encode(&self.text)
-    }
-
     /// As `io.prometheus.client.MetricFamily` messages, each after its length: histograms have
     /// native and classic buckets.
     ///

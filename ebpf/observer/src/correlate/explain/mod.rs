@@ -27,11 +27,9 @@ pub(super) struct Known<'a> {
     pub(super) stages: &'a [u64; STAGES.len()],
     /// Nanoseconds lost, by class of the others.
     pub(super) lost: &'a [u64; CLASSES],
-    /// Name of its store.
     pub(super) store: &'a str,
     /// Where its block requests went, when that is observed.
     pub(super) disk: Option<&'a Disk>,
-    /// Paths of the cgroups.
     pub(super) cgroups: &'a Cgroups,
     /// File system between the store and the disk; empty: none.
     pub(super) file_system: &'a str,
@@ -51,7 +49,6 @@ impl Known<'_> {
     }
 }
 
-/// Explains a request.
 pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
     let (ended, open) = (known.ended, known.open);
     let mut blocks = open.blocks.clone();

@@ -26,11 +26,9 @@ pub(crate) enum Act {
     Crc(u32),
     /// Answers a get with these messages.
     Get(Vec<v1::GetResponse>),
-    /// Refuses.
     Refuse(Status),
     /// Cuts the connection once the whole request has come.
     Cut,
-    /// Never answers.
     Silent,
 }
 
@@ -42,7 +40,6 @@ pub(crate) struct Came {
     pub(crate) body: Vec<u8>,
 }
 
-/// The service.
 #[derive(Clone, Default)]
 pub(crate) struct Fake {
     acts: Arc<Mutex<VecDeque<Act>>>,

@@ -125,10 +125,14 @@ impl Core {
             && number < self.dies_after
             && let Some(offset) = self.landing(&io, fault)
         {
+            let mut bytes = buf.to_vec();
+            if let Some(FaultKind::LostUnit(lost)) = fault {
+                self.keep_old(offset, &mut bytes, lost);
+            }
             self.cached.push(Cached {
                 number,
                 offset,
-                bytes: Arc::from(buf),
+                bytes: Arc::from(bytes),
                 ended: None,
             });
         }
@@ -141,6 +145,17 @@ impl Core {
             fault,
             progress: Progress { done: 0 },
         });
+    }
+
+    /// The unit at `lost`, if it is in this write, becomes what stands there.
+    fn keep_old(&self, offset: u64, bytes: &mut [u8], lost: u64) {
+        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let at = lost
+            .checked_sub(offset)
+            .and_then(|at| usize::try_from(at).ok());
+        if let Some(kept) = at.and_then(|at| bytes.get_mut(at..at + unit)) {
+            self.live.read(lost, kept);
+        }
     }
 
     /// Where the bytes of a write go; `None`: nowhere.

@@ -57,6 +57,8 @@ pub enum FaultKind {
     Short(u64),
     /// A write is reported as done and durable, and nothing is written, ever.
     Lost,
+    /// A write is reported as done and durable, and the unit at this offset is never written.
+    LostUnit(u64),
     /// A write is reported as done, and its bytes lie at this offset instead, or at the unit before
     /// it that lets them end with the device.
     Misdirected(u64),

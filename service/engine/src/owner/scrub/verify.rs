@@ -84,8 +84,8 @@ fn record(id: LumpId, bytes: &[u8]) -> Verdict {
     match Record::decode(bytes) {
         Ok(Decoded::Record {
             record: Record::Embed { id: found, .. },
-            ..
-        }) if found == id => Verdict::Verified,
+            len,
+        }) if found == id && len == bytes.len() => Verdict::Verified,
         Ok(_) => Verdict::Record("another record stands there".to_owned()),
         Err(error) => Verdict::Record(error.to_string()),
     }

@@ -11,18 +11,10 @@
 //!   2. the earliest deadline that is at risk: nearer than the request will probably take;
 //!   3. the next one upwards on the disk from where the last one was, or else the lowest
 //!      (C-SCAN). A put goes to where the last put ended.
-//! * `Learned`: the first two as with `Position`, then the one that [costs the disk
-//!   least](learned) by the [curve] it was observed to have; the oldest if that makes no difference.
 //!
 //! Why `max_overtakes` holds for all and not only for the oldest: whatever overtakes a request
 //! overtakes every older one that waits too, so nobody has been overtaken more often than the
 //! oldest, and that one starts before the limit is exceeded.
-
-pub(crate) mod curve;
-pub(crate) mod learned;
-
-use curve::{Curve, Pair};
-use learned::AHEAD;
 
 use super::queue::Lanes;
 use crate::options::QueuePolicy;
@@ -93,26 +85,6 @@ pub(crate) struct Moment {
     pub(crate) kinds: Kinds,
 }
 
-/// Why a request was the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// It had come first.
-    Arrival,
-    /// It had been overtaken as often as is allowed.
-    Bound,
-    /// Its deadline was at risk, or the earliest.
-    Deadline,
-    /// Its place on the disk.
-    Position,
-}
-
-/// The request to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
-    pub(crate) number: u64,
-    pub(crate) reason: Reason,
-}
-
 /// The policy with its state.
 #[derive(Debug)]
 pub(crate) struct Order {
@@ -120,12 +92,8 @@ pub(crate) struct Order {
     max_overtakes: u64,
     /// Byte of the device where the last request started was.
     head: u64,
-    /// Byte of the device where it ended.
-    end: u64,
     /// Byte of the device where the last put ended.
     put_cursor: u64,
-    /// Observed times of the disk; with `Learned`.
-    curve: Option<Box<Curve>>,
 }
 
 impl Order {
@@ -134,26 +102,22 @@ impl Order {
             policy,
             max_overtakes: u64::from(max_overtakes),
             head: 0,
-            end: 0,
             put_cursor: 0,
-            curve: (policy == QueuePolicy::Learned).then(Box::default),
         }
     }
 
     pub(super) fn uses_positions(&self) -> bool {
-        matches!(self.policy, QueuePolicy::Position | QueuePolicy::Learned)
+        self.policy == QueuePolicy::Position
     }
 
-    /// A request for these bytes was started.
-    pub(super) fn started_at(&mut self, position: u64, len: u64) {
+    /// A request at this byte was started.
+    pub(super) fn started_at(&mut self, position: u64) {
         self.head = position;
-        self.end = position.saturating_add(len);
     }
 
     /// A put got these bytes.
     pub(super) fn put_placed(&mut self, start: u64, end: u64) {
         self.head = start;
-        self.end = end;
         self.put_cursor = end;
     }
 
@@ -161,46 +125,21 @@ impl Order {
         self.put_cursor
     }
 
-    pub(crate) fn curve(&self) -> Option<&Curve> {
-        self.curve.as_deref()
-    }
-
-    /// The disk was observed.
-    pub(crate) fn learn(&mut self, pair: Pair) {
-        if let Some(curve) = &mut self.curve {
-            curve.learn(pair);
-        }
-    }
-
-    /// The request to start.
-    pub(super) fn choose(&self, lanes: &Lanes, moment: Moment) -> Option<Choice> {
+    /// Number of the request to start.
+    pub(super) fn choose(&self, lanes: &Lanes, moment: Moment) -> Option<u64> {
         let oldest = lanes.oldest(moment.kinds)?;
-        let because = |reason| move |number| Choice { number, reason };
         let chosen = match self.policy {
             QueuePolicy::Fifo => None,
-            QueuePolicy::Deadline => lanes
-                .earliest(moment.kinds)
-                .map(|(_, number)| number)
-                .map(because(Reason::Deadline)),
-            QueuePolicy::Position | QueuePolicy::Learned => {
+            QueuePolicy::Deadline => lanes.earliest(moment.kinds),
+            QueuePolicy::Position => {
                 if lanes.overtaken(oldest, moment.kinds) >= self.max_overtakes {
-                    return Some(because(Reason::Bound)(oldest));
+                    return Some(oldest);
                 }
                 lanes
                     .at_risk(moment)
-                    .map(because(Reason::Deadline))
-                    .or_else(|| self.by_place(lanes, moment).map(because(Reason::Position)))
+                    .or_else(|| lanes.sweep(moment.kinds, self.head, self.put_cursor))
             }
         };
-        chosen.or(Some(because(Reason::Arrival)(oldest)))
-    }
-
-    fn by_place(&self, lanes: &Lanes, moment: Moment) -> Option<u64> {
-        let Some(curve) = &self.curve else {
-            return lanes.sweep(moment.kinds, self.head, self.put_cursor);
-        };
-        let (up, down) = lanes.around::<AHEAD>(moment.kinds, self.end, self.put_cursor);
-        let waiting = lanes.waiting(moment.kinds);
-        learned::choose(curve, self.end, (&up, &down), waiting)
+        chosen.or(Some(oldest))
     }
 }

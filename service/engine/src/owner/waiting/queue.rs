@@ -4,9 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::order::curve::Pair;
-use super::order::learned::Spot;
-use super::order::{Choice, Kind, Kinds, Moment, Order, Reason};
+use super::order::{Kind, Kinds, Moment, Order};
 
 /// Properties that the order of a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +12,6 @@ pub(crate) struct Place {
     pub(crate) kind: Kind,
     /// First byte in the device; of a put it is not known yet and ignored.
     pub(crate) position: u64,
-    /// Bytes from there on; of a put it is ignored.
-    pub(crate) len: u64,
     /// Nanoseconds of the engine's clock.
     pub(crate) deadline: Option<u64>,
     /// True: it is worth nothing after the deadline.
@@ -28,8 +24,8 @@ struct Lane {
     arrivals: BTreeSet<u64>,
     /// (deadline, number), of those that have one.
     deadlines: BTreeSet<(u64, u64)>,
-    /// (position, number), and the length; empty if the order does not ask, and for puts.
-    positions: BTreeMap<(u64, u64), u64>,
+    /// (position, number); empty if the order does not ask, and for puts.
+    positions: BTreeSet<(u64, u64)>,
 }
 
 /// The waiting requests by what orders them; each has a number, in the order of arrival.
@@ -54,70 +50,22 @@ impl Lanes {
             .min()
     }
 
-    /// The earliest deadline, and whose it is.
-    pub(super) fn earliest(&self, kinds: Kinds) -> Option<(u64, u64)> {
+    /// The one with the earliest deadline.
+    pub(super) fn earliest(&self, kinds: Kinds) -> Option<u64> {
         self.of(kinds)
             .filter_map(|(_, lane)| lane.deadlines.first().copied())
             .min()
+            .map(|(_, number)| number)
     }
 
     /// How many younger ones have left before `oldest`, the first of `kinds` to have come.
     /// Exact when all kinds are asked for; else those of other kinds that wait are counted too.
     pub(super) fn overtaken(&self, oldest: u64, kinds: Kinds) -> u64 {
-        self.behind(oldest).saturating_sub(self.waiting(kinds) - 1)
-    }
-
-    /// How many have come after it.
-    fn behind(&self, number: u64) -> u64 {
-        self.next_number - 1 - number
-    }
-
-    /// Number of waiting requests.
-    pub(super) fn waiting(&self, kinds: Kinds) -> u64 {
-        self.of(kinds)
+        let waiting: u64 = self
+            .of(kinds)
             .map(|(_, lane)| lane.arrivals.len() as u64)
-            .sum()
-    }
-
-    /// At most `N` of those at or above `head`, and as many of those below, the nearest first. Of
-    /// the puts, which all go to `put_cursor`, it is the first.
-    pub(super) fn around<const N: usize>(
-        &self,
-        kinds: Kinds,
-        head: u64,
-        put_cursor: u64,
-    ) -> (Vec<Spot>, Vec<Spot>) {
-        let waiting = self.waiting(kinds);
-        let spot = |((position, number), len): ((u64, u64), u64)| Spot {
-            position,
-            len,
-            number,
-            overtaken: self.behind(number).saturating_sub(waiting),
-        };
-        let (mut up, mut down) = (Vec::with_capacity(2 * N + 1), Vec::with_capacity(2 * N + 1));
-        for (kind, lane) in self.of(kinds) {
-            if kind == Kind::Put {
-                let Some(&number) = lane.arrivals.first() else {
-                    continue;
-                };
-                let side = if put_cursor < head {
-                    &mut down
-                } else {
-                    &mut up
-                };
-                side.push(spot(((put_cursor, number), 0)));
-                continue;
-            }
-            let of = |(place, len): (&(u64, u64), &u64)| spot((*place, *len));
-            up.extend(lane.positions.range((head, 0)..).take(N).map(of));
-            let below = lane.positions.range(..(head, 0)).rev();
-            down.extend(below.take(N).map(of));
-        }
-        up.sort_unstable_by_key(|spot| (spot.position, spot.number));
-        down.sort_unstable_by_key(|spot| (std::cmp::Reverse(spot.position), spot.number));
-        up.truncate(N);
-        down.truncate(N);
-        (up, down)
+            .sum();
+        (self.next_number - oldest).saturating_sub(waiting)
     }
 
     /// The earliest deadline that will probably be missed unless its request starts now.
@@ -141,8 +89,7 @@ impl Lanes {
                     (put_cursor >= from).then_some((put_cursor, number))
                 }
                 Kind::Get | Kind::Small | Kind::Head => {
-                    let ((position, number), _) = lane.positions.range((from, 0)..).next()?;
-                    Some((*position, *number))
+                    lane.positions.range((from, 0)..).next().copied()
                 }
             });
             places.min()
@@ -159,7 +106,7 @@ impl Lanes {
             lane.deadlines.insert((deadline, number));
         }
         if with_position && place.kind != Kind::Put {
-            lane.positions.insert((place.position, number), place.len);
+            lane.positions.insert((place.position, number));
         }
         number
     }
@@ -183,27 +130,6 @@ pub(crate) struct Queue<T> {
     /// (deadline, number) of those that are worth nothing after it.
     expiring: BTreeSet<(u64, u64)>,
     overtakes: u64,
-    chosen: Chosen,
-}
-
-/// How many requests that waited were started for which reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    pub(crate) arrival: u64,
-    pub(crate) bound: u64,
-    pub(crate) deadline: u64,
-    pub(crate) position: u64,
-}
-
-impl Chosen {
-    fn count(&mut self, reason: Reason) {
-        *match reason {
-            Reason::Arrival => &mut self.arrival,
-            Reason::Bound => &mut self.bound,
-            Reason::Deadline => &mut self.deadline,
-            Reason::Position => &mut self.position,
-        } += 1;
-    }
 }
 
 impl<T> Queue<T> {
@@ -214,22 +140,7 @@ impl<T> Queue<T> {
             waiting: BTreeMap::new(),
             expiring: BTreeSet::new(),
             overtakes: 0,
-            chosen: Chosen::default(),
         }
-    }
-
-    pub(crate) fn order(&self) -> &Order {
-        &self.order
-    }
-
-    /// How many requests that waited were started for which reason since the beginning.
-    pub(crate) fn chosen(&self) -> Chosen {
-        self.chosen
-    }
-
-    /// The disk was observed.
-    pub(crate) fn learn(&mut self, pair: Pair) {
-        self.order.learn(pair);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -255,31 +166,30 @@ impl<T> Queue<T> {
         self.waiting.insert(number, (place, request));
     }
 
-    /// The request to start now.
-    pub(crate) fn choose(&self, moment: Moment) -> Option<(Choice, &T)> {
-        let choice = self.order.choose(&self.lanes, moment)?;
+    /// The request to start now, and its number.
+    pub(crate) fn choose(&self, moment: Moment) -> Option<(u64, &T)> {
+        let number = self.order.choose(&self.lanes, moment)?;
         self.waiting
-            .get(&choice.number)
-            .map(|(_, request)| (choice, request))
+            .get(&number)
+            .map(|(_, request)| (number, request))
     }
 
     /// Kind of a chosen request.
-    pub(crate) fn kind(&self, choice: Choice) -> Option<Kind> {
-        let (place, _) = self.waiting.get(&choice.number)?;
+    pub(crate) fn kind(&self, number: u64) -> Option<Kind> {
+        let (place, _) = self.waiting.get(&number)?;
         Some(place.kind)
     }
 
     /// Takes a chosen request out that cannot be started.
-    pub(crate) fn set_aside(&mut self, choice: Choice) -> Option<T> {
-        self.remove(choice.number).map(|(_, request)| request)
+    pub(crate) fn set_aside(&mut self, number: u64) -> Option<T> {
+        self.remove(number).map(|(_, request)| request)
     }
 
     /// Takes a chosen request out to start it.
-    pub(crate) fn take(&mut self, choice: Choice) -> Option<T> {
-        let first = self.waiting.first_key_value().map(|(number, _)| *number);
-        let (place, request) = self.remove(choice.number)?;
-        self.overtakes += u64::from(first != Some(choice.number));
-        self.chosen.count(choice.reason);
+    pub(crate) fn take(&mut self, number: u64) -> Option<T> {
+        let first = self.waiting.first_key_value().map(|(first, _)| *first);
+        let (place, request) = self.remove(number)?;
+        self.overtakes += u64::from(first != Some(number));
         self.pass(place);
         Some(request)
     }
@@ -287,10 +197,8 @@ impl<T> Queue<T> {
     /// A request is started here, perhaps one that never had to wait.
     pub(crate) fn pass(&mut self, place: Place) {
         match place.kind {
-            Kind::Put => self.order.started_at(self.order.put_cursor(), 0),
-            Kind::Get | Kind::Small | Kind::Head => {
-                self.order.started_at(place.position, place.len);
-            }
+            Kind::Put => self.order.started_at(self.order.put_cursor()),
+            Kind::Get | Kind::Small | Kind::Head => self.order.started_at(place.position),
         }
     }
 

@@ -12,8 +12,12 @@ use std::ops::Range;
 use super::Journal;
 use super::rotted::{Known, Rotted};
 use super::writer::Batch;
+use crate::crc32c;
+use crate::error::Error;
 use crate::format::mark::{MARK_LEN, Mark, Marks, REACH};
+use crate::format::mend::mend;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::format::seal::LogSum;
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::request::Placement;
@@ -38,8 +42,39 @@ pub(super) struct Scanned {
     /// Position of the record after it.
     pub(super) next: RingPosition,
     pub(super) is_mark: bool,
+    /// True: the bytes are those that were written.
+    pub(super) is_intact: bool,
     /// True: puts behind it need a mark before it.
     pub(super) marks_open: bool,
+}
+
+impl Scanned {
+    /// A record that is whole.
+    fn new(
+        record: &Record<'_>,
+        position: RingPosition,
+        bytes: Range<usize>,
+        marks: &mut Marks,
+    ) -> Self {
+        let behind = RingPosition(position.0 + bytes.len() as u64);
+        let (id, next) = match *record {
+            Record::Put { id, .. } | Record::Embed { id, .. } => (Some(id), behind),
+            Record::GoToFront => (None, RingPosition(0)),
+            Record::Delete { .. } | Record::DeleteRange { .. } | Record::EndOfRecords => {
+                (None, behind)
+            }
+        };
+        marks.pass(record);
+        Self {
+            position,
+            id,
+            bytes,
+            next,
+            is_mark: Mark::of(record).is_some(),
+            is_intact: true,
+            marks_open: marks.are_open(),
+        }
+    }
 }
 
 /// A scanned record that is live.
@@ -81,23 +116,40 @@ pub(crate) struct Collector {
     /// The head may move here once all that is durable: not always the position, because the
     /// journal must not begin between a mark and its puts.
     head_goal: RingPosition,
+    /// The sum of the log at `position`, and at `head_goal`; `None`: it is known from `known_sum` on.
+    sum: Option<u32>,
+    goal_sum: Option<u32>,
+    known_sum: LogSum,
     /// The marks of the records before the end of the scan.
     marks: Marks,
-    /// The tail when the chunk was read: the chunk knows nothing of what came later.
+    /// Where the chunk is read to, at most to the tail of that time: it knows nothing of what came
+    /// later.
     scan_until: RingPosition,
+    /// The sum of the log there; `None`: unknown.
+    until_sum: Option<LogSum>,
+    /// Everything before this is proved to be what was written.
+    proved: RingPosition,
     /// Bytes dealt with since open, to see that a whole round has gained nothing.
     passed: u64,
 }
 
 impl Collector {
-    pub(crate) fn new(head: RingPosition) -> Self {
+    pub(crate) fn new(journal: &Journal) -> Self {
+        let (head, known_sum) = (journal.head, journal.sums);
+        let is_here = known_sum.at == journal.log_offset_of(head);
+        let sum = is_here.then_some(known_sum.sum);
         Self {
             chunk: Vec::new(),
             scanned: VecDeque::new(),
             position: head,
             head_goal: head,
+            sum,
+            goal_sum: sum,
+            known_sum,
             marks: Marks::default(),
             scan_until: head,
+            until_sum: None,
+            proved: head,
             passed: 0,
         }
     }
@@ -110,6 +162,14 @@ impl Collector {
     /// Where the head may be once everything dealt with is durable.
     pub(crate) fn head_goal(&self) -> RingPosition {
         self.head_goal
+    }
+
+    /// The sum of the log there, or at a place behind it.
+    pub(crate) fn sums(&self, journal: &Journal) -> LogSum {
+        self.goal_sum.map_or(self.known_sum, |sum| LogSum {
+            at: journal.log_offset_of(self.head_goal),
+            sum,
+        })
     }
 
     /// Bytes dealt with since open.
@@ -128,10 +188,15 @@ impl Collector {
         if self.position == journal.tail {
             return None;
         }
-        self.scan_until = journal.tail;
+        let offset = journal.log_offset_of(self.position);
+        let point = journal.waypoint(offset, CHUNK);
+        self.until_sum = point;
+        self.scan_until = point.map_or(journal.tail, |point| {
+            RingPosition(point.at % journal.ring_len)
+        });
         let start = from - from % journal.unit;
-        let end = if journal.tail.0 > from {
-            journal.tail.0
+        let end = if self.scan_until.0 > from {
+            self.scan_until.0
         } else {
             journal.ring_len
         };
@@ -157,60 +222,111 @@ impl Collector {
 
     /// Takes a chunk that was read from `start`. Damaged records are taken from the index, which
     /// knows what they say; they are returned.
+    ///
+    /// # Errors
+    /// [`Error::CorruptJournal`]: older records stood where the disk has lost a write, and were taken
+    /// for the newer ones before this could be known.
     pub(crate) fn scan(
         &mut self,
         start: RingPosition,
         bytes: &[u8],
+        known: (&Index, &Journal),
+    ) -> Result<Vec<Rotted>, Error> {
+        let rotted = self.scan_chunk(start, bytes, known, true);
+        let sum = self.scanned.iter().try_fold(self.sum, |sum, scanned| {
+            let bytes = self.chunk.get(scanned.bytes.clone()).unwrap_or_default();
+            let sum = sum.filter(|_| scanned.is_intact)?;
+            Some(Some(crc32c::append(sum, bytes)))
+        });
+        let reached = self
+            .scanned
+            .back()
+            .is_some_and(|last| last.next == self.scan_until);
+        let (Some(Some(found)), Some(written), true) = (sum, self.until_sum, reached) else {
+            return Ok(rotted);
+        };
+        let is_within = self.proved == self.position;
+        self.proved = self.scan_until;
+        if found == written.sum {
+            return Ok(rotted);
+        }
+        if !is_within {
+            return Err(Error::CorruptJournal {
+                ring_position: self.position.0,
+                why: "the records before it are not those that were written: the disk has lost a \
+                      write"
+                    .to_owned(),
+            });
+        }
+        self.scanned.clear();
+        self.known_sum = written;
+        Ok(self.scan_chunk(start, bytes, known, false))
+    }
+
+    /// Finds the records of a chunk. `trust`: those that are whole count. Where the disk has lost a
+    /// write, older ones may stand there: then the chunk is what the index knows of it.
+    fn scan_chunk(
+        &mut self,
+        start: RingPosition,
+        bytes: &[u8],
         (index, journal): (&Index, &Journal),
+        mut trust: bool,
     ) -> Vec<Rotted> {
         self.chunk = bytes.to_vec();
         let mut rotted = Vec::new();
         let mut known: Option<Known> = None;
         let mut position = self.position;
+        let left = journal.distance(self.position, self.scan_until);
         while position != self.scan_until {
             let at = usize::try_from(position.0.wrapping_sub(start.0)).unwrap_or(usize::MAX);
             let Some(rest) = self.chunk.get(at..) else {
                 break;
             };
             let (record, len) = match Record::decode(rest) {
-                Ok(Decoded::Record { record, len }) if record != Record::EndOfRecords => {
+                Ok(Decoded::Record { record, len })
+                    if trust
+                        && record != Record::EndOfRecords
+                        && journal.distance(self.position, position) + len as u64 <= left =>
+                {
                     (record, len)
                 }
                 Ok(Decoded::NeedMore { .. }) if !self.scanned.is_empty() => break,
                 _ => {
                     let span = (self.position, self.scan_until);
                     let known = known.get_or_insert_with(|| Known::new(index, journal, span));
-                    let found = known.damaged(&mut self.chunk, at, position);
+                    if let Some(record) = mended(rest).filter(|_| trust) {
+                        // Whether it is the one that was written, the sum tells.
+                        rotted.push(known.damaged(&mut self.chunk, at, position, true).rotted);
+                        if let Some(place) = self.chunk.get_mut(at..at + record.len()) {
+                            place.copy_from_slice(&record);
+                        }
+                        continue;
+                    }
+                    if trust && mend(rest).is_none() {
+                        rotted = vec![known.damaged(&mut self.chunk, at, position, true).rotted];
+                        self.scanned.clear();
+                        (position, trust) = (self.position, false);
+                        continue;
+                    }
+                    let is_as_known = !trust && known.is_as_known(rest, position);
+                    let found = known.damaged(&mut self.chunk, at, position, trust);
                     let wraps = found.scanned.next < position;
                     position = found.scanned.next;
                     self.marks = Marks::default();
                     self.scanned.push_back(found.scanned);
-                    rotted.push(found.rotted);
+                    if !is_as_known {
+                        rotted.push(found.rotted);
+                    }
                     if wraps {
                         break;
                     }
                     continue;
                 }
             };
-            let (id, next) = match record {
-                Record::Put { id, .. } | Record::Embed { id, .. } => (Some(id), None),
-                Record::GoToFront => (None, Some(RingPosition(0))),
-                Record::Delete { .. } | Record::DeleteRange { .. } | Record::EndOfRecords => {
-                    (None, None)
-                }
-            };
-            self.marks.pass(&record);
-            let wraps = next.is_some();
-            let next = next.unwrap_or(RingPosition(position.0 + len as u64));
-            self.scanned.push_back(Scanned {
-                position,
-                id,
-                bytes: at..at + len,
-                next,
-                is_mark: Mark::of(&record).is_some(),
-                marks_open: self.marks.are_open(),
-            });
-            position = next;
+            let scanned = Scanned::new(&record, position, at..at + len, &mut self.marks);
+            let wraps = scanned.next < position;
+            position = scanned.next;
+            self.scanned.push_back(scanned);
             if wraps {
                 break;
             }
@@ -232,7 +348,7 @@ impl Collector {
         if keep == 0 && !taken.relocations.is_empty() && self.head_goal != self.position {
             // In the last room the head must follow at once, also to between a mark and its puts.
             batch.disown();
-            self.head_goal = self.position;
+            (self.head_goal, self.goal_sum) = (self.position, self.sum);
         }
         taken
     }
@@ -365,9 +481,36 @@ impl Collector {
         };
         self.passed += journal.distance(front.position, front.next);
         self.position = front.next;
+        self.add_to_sum(journal, &front);
         taken.mark_bytes += if front.is_mark { MARK_LEN as u64 } else { 0 };
         if !front.marks_open {
-            self.head_goal = front.next;
+            (self.head_goal, self.goal_sum) = (front.next, self.sum);
         }
     }
+
+    /// A record is passed. Behind one that is damaged nobody knows the sum, up to the present end.
+    fn add_to_sum(&mut self, journal: &Journal, passed: &Scanned) {
+        let bytes = self.chunk.get(passed.bytes.clone()).unwrap_or_default();
+        self.sum = match self.sum.filter(|_| passed.is_intact) {
+            Some(sum) => Some(crc32c::append(sum, bytes)),
+            None => {
+                let at = journal.log_offset_of(self.position);
+                if self.sum.is_some() || at > self.known_sum.at {
+                    let next = self.until_sum.filter(|next| next.at >= at);
+                    self.known_sum = next.unwrap_or_else(|| journal.end_sum());
+                }
+                (at == self.known_sum.at).then(|| {
+                    self.proved = self.position;
+                    self.known_sum.sum
+                })
+            }
+        };
+    }
+}
+
+/// The record of which a bit has flipped; `None`: it is none, or its data is damaged.
+fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+    Record::decode(bytes).err()?;
+    let mended = mend(bytes)?;
+    mended.flipped.map(|_| mended.record)
 }

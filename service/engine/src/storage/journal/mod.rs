@@ -7,7 +7,7 @@ pub(crate) mod gc;
 pub(crate) mod rotted;
 pub(crate) mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, Range};
 
 use crate::clock;
@@ -16,7 +16,9 @@ use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
 use crate::format::run::{OpenRun, RunSeal};
-use crate::format::seal::{Proof, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal};
+use crate::format::seal::{
+    LogSum, Proof, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal,
+};
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::storage::index::Entry;
@@ -48,8 +50,13 @@ pub(crate) struct Journal {
     tail_bytes: Vec<u8>,
     /// Instance UUID of the store.
     uuid: [u8; 16],
-    /// The seal at the tail; it stands on the disk if `sealed`.
+    /// The seal at the tail; it stands on the disk if `sealed`. It has a sum.
     seal: Seal,
+    /// A sum of the log that the checked copies have, at the head or behind it.
+    sums: LogSum,
+    /// Sums at ends of batches since open, some way apart: the collection can prove what it reads up
+    /// to one of them.
+    waypoints: VecDeque<LogSum>,
     sealed: bool,
     /// True: what stands there is another form of the seal than the settled one.
     unsettled: bool,
@@ -72,6 +79,8 @@ pub(crate) struct Found {
     pub(crate) largest_record: u64,
     /// Bytes of marks of foreign lumps that were read.
     pub(crate) mark_bytes: u64,
+    /// The sum that the checked copies have, if the one in the seal follows from it.
+    pub(crate) sums: Option<LogSum>,
 }
 
 /// The end of the journal on the disk.
@@ -210,12 +219,13 @@ fn takeover(ring_len: u64, head: RingPosition, tail: RingPosition) -> Seal {
         epoch: new_epoch(),
         log_end,
         foreign_end: log_end,
+        log_sum: None,
     }
 }
 
-/// A new epoch, drawn at random.
+/// A new epoch, drawn at random: never 0, and less than 2^32.
 pub(crate) fn new_epoch() -> u64 {
-    clock::random_u64()
+    (clock::random_u64() >> 32).max(1)
 }
 
 impl Journal {
@@ -230,11 +240,14 @@ impl Journal {
             end,
             largest_record,
             mark_bytes,
+            sums,
         } = found;
         let ring_len = geometry.ring_len().0;
         let seal = end
             .seal
             .unwrap_or_else(|| takeover(ring_len, head, end.tail));
+        let sum = seal.log_sum.unwrap_or(0);
+        let at = seal.log_end;
         Self {
             ring_len,
             ring_start: geometry.ring_byte(RingPosition(0)).0,
@@ -243,10 +256,16 @@ impl Journal {
             tail: end.tail,
             tail_bytes: end.tail_bytes,
             uuid,
-            seal,
+            sums: sums.unwrap_or(LogSum { at, sum }),
+            seal: Seal {
+                epoch: u32::try_from(seal.epoch).map_or_else(|_| new_epoch(), u64::from),
+                log_sum: Some(sum),
+                ..seal
+            },
             sealed: end.seal.is_some(),
             unsettled: false,
             mark_bytes,
+            waypoints: VecDeque::new(),
             pinned: BTreeMap::new(),
             largest_record: largest_record.max(PUT_LEN as u64),
         }
@@ -276,6 +295,33 @@ impl Journal {
     /// first append after another engine's.
     pub(crate) fn is_sealed(&self) -> bool {
         self.sealed
+    }
+
+    /// The seal of the present end; its epoch is 0 if another engine has written that.
+    pub(crate) fn end_seal(&self) -> Seal {
+        let epoch = if self.sealed { self.seal.epoch } else { 0 };
+        Seal { epoch, ..self.seal }
+    }
+
+    /// The sum of the log at its end.
+    pub(crate) fn end_sum(&self) -> LogSum {
+        let Seal {
+            log_end, log_sum, ..
+        } = self.seal;
+        LogSum {
+            at: log_end,
+            sum: log_sum.unwrap_or(0),
+        }
+    }
+
+    /// A sum of the log at the head, or at a place behind it.
+    pub(crate) fn sums(&self) -> LogSum {
+        self.sums
+    }
+
+    /// The head, and a sum of the log there or behind it.
+    pub(crate) fn head_and_sums(&self) -> (RingPosition, LogSum) {
+        (self.head, self.sums)
     }
 
     /// Log offset of a position between head and tail.
@@ -320,7 +366,7 @@ impl Journal {
         &self,
         tail: RingPosition,
         before: &[u8],
-        disown: bool,
+        (disown, log_sum): (bool, u32),
         ending: Ending,
     ) -> (TailSeal, Vec<u8>) {
         let log_end = self.seal.log_end + self.distance(self.tail, tail);
@@ -331,6 +377,7 @@ impl Journal {
             } else {
                 self.seal.foreign_end
             },
+            log_sum: Some(log_sum),
             ..self.seal
         };
         let place = seal_place(self.uuid, tail, before);
@@ -409,9 +456,23 @@ impl Journal {
         from.distance_to(to, ByteLen(self.ring_len))
     }
 
-    /// A new head is on stable storage.
-    pub(crate) fn set_head(&mut self, head: RingPosition) {
-        self.head = head;
+    /// A new head is on stable storage, and a sum of the log there or behind it.
+    pub(crate) fn set_head(&mut self, head: RingPosition, sums: LogSum) {
+        (self.head, self.sums) = (head, sums);
+        let begin = self.log_offset_of(head);
+        while self
+            .waypoints
+            .pop_front_if(|point| point.at < begin)
+            .is_some()
+        {}
+    }
+
+    /// The last place with a known sum that is behind the log offset `from`, and not more than `len`
+    /// bytes.
+    pub(super) fn waypoint(&self, from: u64, len: u64) -> Option<LogSum> {
+        let end = self.end_sum();
+        let mut points = self.waypoints.iter().copied().chain([end]);
+        points.rfind(|point| point.at > from && point.at - from <= len)
     }
 
     /// Bytes that only relocated records may use, so that the collection can always go on: room

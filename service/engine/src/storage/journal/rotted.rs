@@ -75,6 +75,21 @@ impl Known {
         }
     }
 
+    /// True: what stands at a position, where these bytes begin, is the record that the index knows
+    /// there, or damage that does not matter.
+    pub(super) fn is_as_known(&self, bytes: &[u8], position: RingPosition) -> bool {
+        let known = self.live.get(&self.distance(position));
+        match (Record::decode(bytes), known) {
+            (Ok(Decoded::Record { record, .. }), Some((lump, entry))) => match record {
+                Record::Put { id, portion } => id == *lump && entry.portion() == Some(portion),
+                Record::Embed { id, .. } => id == *lump && entry.portion().is_none(),
+                _ => false,
+            },
+            (Ok(Decoded::Record { record, .. }), None) => record != Record::EndOfRecords,
+            _ => false,
+        }
+    }
+
     /// True: embedded lumps are among the first `len` bytes.
     pub(super) fn has_embedded(&self, len: u64) -> bool {
         let mut within = self.live.range(..len);
@@ -86,12 +101,14 @@ impl Known {
     }
 
     /// The damaged record at `position`, which is byte `at` of the chunk. If it matters its bytes
-    /// in the chunk are those to be written again.
+    /// in the chunk are those to be written again. `trust`: what stands there may say where the next
+    /// one is.
     pub(super) fn damaged(
         &self,
         chunk: &mut Vec<u8>,
         at: usize,
         position: RingPosition,
+        trust: bool,
     ) -> Damaged {
         let from = self.distance(position);
         let mut lost = false;
@@ -107,7 +124,8 @@ impl Known {
                 (len, RingPosition(position.0 + len as u64))
             }
             None => {
-                let next = self.next_of_garbage(chunk.get(at..).unwrap_or_default(), position);
+                let bytes = chunk.get(at..).filter(|_| trust).unwrap_or_default();
+                let next = self.next_of_garbage(bytes, position);
                 (0, next)
             }
         };
@@ -118,6 +136,7 @@ impl Known {
             bytes: at..at + len,
             next,
             is_mark: false,
+            is_intact: false,
             marks_open: false,
         };
         let rotted = Rotted {

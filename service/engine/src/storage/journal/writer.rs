@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::{Ending, FILLER, Journal, TailSeal};
 use crate::buffer::{AlignedBuf, BufferPool};
+use crate::crc32c;
 use crate::format::mark::MARK_LEN;
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::Room;
@@ -19,6 +20,9 @@ use crate::format::run::{RUN_END_LEN, RUN_SEAL_LEN};
 use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, UNSETTLED_END_LEN};
 use crate::mutant::{self, Mutant};
 use crate::units::{RingPosition, SECTOR_LEN};
+
+/// Bytes of the log between two places whose sum is kept.
+const WAYPOINTS_APART: u64 = 64 * 1024;
 
 /// Contiguous bytes of the ring from the start of a unit.
 #[derive(Debug)]
@@ -276,7 +280,8 @@ impl Batch {
         }
         let tail = self.at();
         let tail_bytes = self.bytes_between(journal.page_start(tail), tail);
-        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, self.disown, ending);
+        let how = (self.disown, self.sum(journal.end_sum().sum));
+        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, how, ending);
         let new_tail = NewTail {
             tail,
             tail_bytes,
@@ -316,6 +321,16 @@ impl Batch {
         }
     }
 
+    /// The sum of the log behind the records, when it was `sum` before them.
+    fn sum(&self, sum: u32) -> u32 {
+        let mut old = self.old_tail.0;
+        self.segments.iter().fold(sum, |sum, segment| {
+            let from = to_usize(old.saturating_sub(segment.start));
+            old = 0;
+            crc32c::append(sum, segment.bytes.get(from..).unwrap_or_default())
+        })
+    }
+
     /// A batch that goes round the end of the ring writes its front, too, which may be in the page of
     /// the old end.
     fn leave_front(&mut self) {
@@ -346,6 +361,14 @@ impl Journal {
         self.unsettled = new_tail.seal.ending != Ending::Settled;
         self.mark_bytes += new_tail.mark_bytes;
         self.sealed = true;
+        let (end, apart) = (self.end_sum(), WAYPOINTS_APART.min(self.ring_len / 32));
+        if self
+            .waypoints
+            .back()
+            .is_none_or(|last| end.at - last.at >= apart)
+        {
+            self.waypoints.push_back(end);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::scenario::Scenario;
-use harness::{Coverage, Only, run, run_faulty};
+use harness::{Coverage, Only, run, run_faulty, run_lost_write};
 use lumpscope_engine::CommitMode;
 use lumpscope_engine::device::WriteCache;
 use lumpscope_engine::device::sim::Lie;
@@ -273,6 +273,24 @@ fn failing_disks(commit: CommitMode) {
     assert!(faults.unopenable >= 1, "{faults:#?}");
     assert!(
         faults.hits > 500 && faults.typed_errors > 500,
+        "{faults:#?}"
+    );
+}
+
+#[test]
+fn no_lost_write_of_the_journal_is_believed() {
+    let mut coverage = Coverage::default();
+    for commit in [CommitMode::Ordered, CommitMode::Runs] {
+        for seed in 0..2 * FAULTY_SEEDS {
+            if let Err(failure) = run_lost_write(seed, commit, &mut coverage) {
+                let described = Scenario::new(seed).describe();
+                panic!("{failure:?}, {commit:?}, {described}");
+            }
+        }
+    }
+    let faults = coverage.faults;
+    assert!(
+        faults.lost_of_journal > 500 && faults.typed_errors + faults.unopenable > 40,
         "{faults:#?}"
     );
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::device::sim::{Latency, SimDisk};
 use lumpscope_engine::{
-    Driver, Durability, Error, LumpBuf, LumpId, OnDone, OrderStats, Placement, PutCondition,
-    PutOptions, PutOutcome, Store, StoreOptions, StoreStats,
+    Driver, Durability, Error, LumpBuf, LumpId, OnDone, Placement, PutCondition, PutOptions,
+    PutOutcome, Store, StoreOptions, StoreStats,
 };
 
 use super::ctx;
@@ -80,12 +80,6 @@ impl Timed {
     pub fn stats(&mut self) -> StoreStats {
         self.step();
         self.store.stats()
-    }
-
-    /// Statistics of the order.
-    pub fn stats_of_order(&mut self) -> OrderStats {
-        self.step();
-        self.store.order()
     }
 
     pub fn buf(&self, bytes: &[u8]) -> LumpBuf {

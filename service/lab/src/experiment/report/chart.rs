@@ -1,18 +1,22 @@
 //! Charts as data. What does not fit onto a screen is thinned by stated rules, and the chart says
 //! how much was left out.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+use serde::Serialize;
 
 use super::unit::{Spread, Unit};
 use crate::human;
 
 /// Steps that a curve keeps of its values, and as many of the slowest beside them.
-const CURVE_STEPS: usize = 1000;
+const CURVE_STEPS: usize = 300;
+/// Places of a picture of dots in either direction.
+const PLACES: f64 = 200.0;
 /// How many of the largest values a curve keeps, each.
 const CURVE_TAIL: usize = 100;
 
 /// An axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Axis {
     /// Name of the axis; the unit is added.
     pub title: String,
@@ -23,19 +27,17 @@ pub struct Axis {
 }
 
 /// How values are laid out along an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// Equal steps are equally far apart.
     Linear,
-    /// Equal ratios are equally far apart. Values of 0 and less are shown at the smallest other.
+    /// Equal ratios are equally far apart.
     Log,
-    /// Logarithmic to both sides of 0. Values smaller than this, in either direction, count as 0.
-    SignedLog(f64),
 }
 
 /// How values are distributed: the share of them that is no larger, by value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cdf {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -46,18 +48,16 @@ pub struct Cdf {
 }
 
 /// Values of one kind, sorted and thinned.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Curve {
     /// Name of the series.
     pub name: String,
     /// Value, and how many values there are up to this one from the entry before. Ascending.
     pub steps: Vec<(f64, u64)>,
-    /// Values that lie between two steps and are not shown as a point of their own.
-    pub left_out: u64,
 }
 
 /// How often two things came together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Heat {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -72,7 +72,7 @@ pub struct Heat {
 }
 
 /// One picture.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct HeatPanel {
     /// Name.
     pub name: String,
@@ -83,7 +83,7 @@ pub struct HeatPanel {
 }
 
 /// A count in a rectangle.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct HeatCell {
     /// From, to.
     pub x: (f64, f64),
@@ -94,7 +94,7 @@ pub struct HeatCell {
 }
 
 /// Single things by two of their properties.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scatter {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -109,7 +109,7 @@ pub struct Scatter {
 }
 
 /// One picture.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ScatterPanel {
     /// Name.
     pub name: String,
@@ -118,16 +118,16 @@ pub struct ScatterPanel {
 }
 
 /// Things of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Dots {
     /// Name.
     pub name: String,
-    /// x and y, in any order. As many as there are: the drawing leaves out what would lie on others.
+    /// x and y, in any order.
     pub points: Vec<(f64, f64)>,
 }
 
 /// One bar a whole, its parts side by side in the bar.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bars {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -142,7 +142,7 @@ pub struct Bars {
 }
 
 /// One bar.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Bar {
     /// Name.
     pub name: String,
@@ -151,7 +151,7 @@ pub struct Bar {
 }
 
 /// Lines over time, or over whatever is on the x axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lines {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -164,7 +164,7 @@ pub struct Lines {
 }
 
 /// One line.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Line {
     /// Name.
     pub name: String,
@@ -173,7 +173,7 @@ pub struct Line {
 }
 
 /// Medians with their ranges, one below the other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ranges {
     /// Caption; complete enough to be read alone.
     pub caption: String,
@@ -186,25 +186,16 @@ pub struct Ranges {
 }
 
 /// A median with its range.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Range {
     /// Name.
     pub name: String,
     /// The measured spread; absent: nothing was measured.
     pub spread: Option<Spread>,
     /// The goal.
-    pub goal: Option<Goal>,
+    pub goal: Option<f64>,
     /// The published value.
     pub published: Option<f64>,
-}
-
-/// Goal of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Goal {
-    AtLeast(f64),
-    AtMost(f64),
 }
 
 impl Axis {
@@ -227,20 +218,29 @@ impl Axis {
             scale: Scale::Log,
         }
     }
+}
 
-    /// Seek distances in bytes, to both sides; below one sector is 0.
+impl Dots {
+    /// Of these points, those that do not lie on another where a picture has so many places in
+    /// either direction.
     #[must_use]
-    pub fn seeks(title: impl Into<String>) -> Axis {
-        Axis {
-            title: title.into(),
-            unit: Unit::Bytes,
-            scale: Scale::SignedLog(512.0),
+    pub fn of(name: impl Into<String>, mut points: Vec<(f64, f64)>) -> Dots {
+        let largest = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).fold(1.0, f64::max);
+        let (width, height) = (largest(|point| point.0), largest(|point| point.1));
+        let mut taken = BTreeSet::new();
+        points.retain(|(x, y)| {
+            let place = [x / width, y / height].map(|share| human::whole(share * PLACES));
+            taken.insert(place)
+        });
+        Dots {
+            name: name.into(),
+            points,
         }
     }
 }
 
 impl Curve {
-    /// Of these values, in any order. Of many, 1,000 at equal distances in rank are kept, each with
+    /// Of these values, in any order. Of many, 300 at equal distances in rank are kept, each with
     /// how many it stands for, and the 100 largest one by one.
     #[must_use]
     pub fn of(name: impl Into<String>, values: impl IntoIterator<Item = u64>) -> Curve {
@@ -258,37 +258,14 @@ impl Curve {
                 _ => steps.push((value, count)),
             }
         }
-        let kept = body.len().div_ceil(stride) + tail.len();
         Curve {
             name: name.into(),
             steps,
-            left_out: as_count(values.len() - kept),
         }
-    }
-
-    /// How many values there are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.steps.iter().map(|(_, count)| count).sum()
-    }
-
-    /// The value that so large a share, 0 to 1, does not exceed; `None` when there are no values.
-    /// Exact but for the thinning.
-    #[must_use]
-    pub fn at(&self, share: f64) -> Option<f64> {
-        let rank = human::as_float(self.count()) * share;
-        let mut seen = 0;
-        for (value, count) in &self.steps {
-            seen += count;
-            if human::as_float(seen) >= rank {
-                return Some(*value);
-            }
-        }
-        self.steps.last().map(|(value, _)| *value)
     }
 }
 
-pub(super) fn as_count(number: usize) -> u64 {
+fn as_count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
@@ -297,22 +274,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_of_few_values_keeps_all() {
-        let curve = Curve::of("a", [3, 1, 2, 2]);
-        assert_eq!(curve.steps, [(1.0, 1), (2.0, 2), (3.0, 1)]);
-        assert_eq!((curve.count(), curve.left_out), (4, 0));
-        assert_eq!((curve.at(0.5), curve.at(1.0)), (Some(2.0), Some(3.0)));
-        assert_eq!(Curve::default().at(0.5), None);
+    fn a_curve_keeps_the_ranks_of_its_values() {
+        let few = Curve::of("a", [3, 1, 2, 2]);
+        assert_eq!(few.steps, [(1.0, 1), (2.0, 2), (3.0, 1)]);
+        let many = Curve::of("a", 1..=1_000_000);
+        let counts = many.steps.iter().map(|(_, count)| count);
+        assert_eq!(counts.sum::<u64>(), 1_000_000);
+        assert_eq!(many.steps.len(), CURVE_STEPS + CURVE_TAIL);
+        assert_eq!(many.steps.last(), Some(&(1_000_000.0, 1)));
     }
 
     #[test]
-    fn a_curve_of_many_values_keeps_their_ranks() {
-        let curve = Curve::of("a", 1..=1_000_000);
-        assert_eq!(curve.count(), 1_000_000);
-        assert_eq!(curve.steps.len(), CURVE_STEPS + CURVE_TAIL);
-        let median = curve.at(0.5).expect("values");
-        assert!((median - 500_000.0).abs() < 1001.0, "{median}");
-        assert_eq!(curve.at(1.0), Some(1_000_000.0));
-        assert_eq!(curve.left_out, 1_000_000 - 1100);
+    fn dots_that_lie_on_each_other_are_one() {
+        let points = (0..100_000).map(|at| (f64::from(at), f64::from(at % 7)));
+        let dots = Dots::of("a", points.collect());
+        assert!(
+            (100..10_000).contains(&dots.points.len()),
+            "{}",
+            dots.points.len()
+        );
     }
 }

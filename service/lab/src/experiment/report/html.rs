@@ -1,328 +1,162 @@
-//! A report as HTML.
+//! A report as one HTML file: its data as JSON, and the script that shows them.
 
-use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
 
-use super::data::{Cell, Findings, Page, Part, Row, Section, Table};
-use super::draw::{self, Drawn, Picture, Svg};
-use super::palette;
-use super::setup::Setup;
-use super::unit::Spread;
+use super::setup::{Fact, command_line, now};
 use super::write::MARK;
+use super::{Findings, Part, Report, Section};
 
-/// Style of the page; colours of charts are added.
-const STYLE: &str = include_str!("style.css");
+/// Style and script. Names in double braces stand for what is put there.
+const TEMPLATE: &str = include_str!("report.html");
+/// The charts are drawn by the library that the service's page has.
+const ECHARTS: &str = include_str!("../../../../server/page/vendor/echarts.esm.min.js");
+/// Numbers with their units, as on that page.
+const UNITS: &str = include_str!("../../../../server/page/js/units.js");
 
-/// Rows of a table that is kept on one sheet of paper.
-const SHORT: usize = 16;
+/// What the script reads.
+#[derive(Serialize)]
+struct View<'a> {
+    title: &'a str,
+    summary: &'a [String],
+    command: String,
+    made: Option<String>,
+    facts: &'a [Fact],
+    findings: &'a Findings,
+    sections: Vec<Section>,
+    notes: &'a [String],
+}
 
-impl Page {
+impl Report {
     /// The whole file.
     ///
     /// # Errors
-    /// A chart cannot be drawn; which, and what plotters says.
+    /// The data cannot be written as JSON.
     pub fn html(&self) -> anyhow::Result<String> {
-        let mut numbers = Numbers::default();
-        let mut sections = Vec::new();
-        for (number, section) in self.sections.iter().enumerate() {
-            sections.push(numbers.section(section, number + 1)?);
-        }
-        let page = html! {
-            (PreEscaped(MARK))
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    meta name="generator" content=(concat!("lumpscope ", env!("CARGO_PKG_VERSION")));
-                    title { (self.title) }
-                    style { (PreEscaped(style())) }
-                }
-                body {
-                    header {
-                        p.kicker { "Lumpscope report" @if let Some(date) = self.setup.date() { " · " (date) } }
-                        h1 { (self.title) }
-                        @for line in &self.summary { p.summary { (line) } }
-                    }
-                    main {
-                        @if !self.findings.is_empty() {
-                            section aria-labelledby="findings" {
-                                h2 #findings { "What the figures say" }
-                                (findings(&self.findings))
-                            }
-                        }
-                        @for section in &sections { (section) }
-                        (setup(&self.setup))
-                    }
-                }
-            }
+        let view = View {
+            title: &self.title,
+            summary: &self.summary,
+            command: command_line(std::env::args()),
+            made: now(),
+            facts: &self.facts,
+            findings: &self.findings,
+            sections: self.sections.iter().map(with_pictures).collect(),
+            notes: &self.notes,
         };
-        Ok(page.into_string())
+        // No text of a report can end the element that holds it.
+        let data = serde_json::to_string(&view)?.replace('<', "\\u003c");
+        let mut html = MARK.to_owned();
+        let mut rest = TEMPLATE;
+        for (name, text) in [
+            ("{{report}}", data),
+            ("{{echarts}}", drawing_library()),
+            ("{{units}}", UNITS.replace("\nexport ", "\n")),
+        ] {
+            let (before, after) = rest.split_once(name).unwrap_or((rest, ""));
+            html.push_str(before);
+            html.push_str(&text);
+            rest = after;
+        }
+        html.push_str(rest);
+        Ok(html)
     }
 }
 
-fn style() -> String {
-    format!(
-        "{STYLE}{}@media screen and (prefers-color-scheme:dark){{{}}}",
-        palette::dash_rules(),
-        palette::dark_rules()
-    )
-}
-
-fn setup(setup: &Setup) -> Markup {
-    html! {
-        section aria-labelledby="setup" {
-            h2 #setup { "How it was measured" }
-            @if !setup.command.is_empty() {
-                p.label { "Command" }
-                pre.command tabindex="0" role="region" aria-label="Command" { code { (setup.command_line()) } }
-            }
-            dl.facts {
-                @if let Some(date) = setup.date() { div { dt { "Made" } dd { (date) } } }
-                @for fact in &setup.facts {
-                    div { dt { (fact.name) } dd { (fact.value) } }
-                }
-            }
-        }
-    }
-}
-
-fn findings(findings: &Findings) -> Markup {
-    let list = |class: &str, sign: &str, title: &str, lines: &[String]| {
-        html! {
-            @if !lines.is_empty() {
-                div.finding.(class) {
-                    h3 { span.sign aria-hidden="true" { (sign) } " " (title) }
-                    ul { @for line in lines { li { (line) } } }
-                }
-            }
-        }
-    };
-    let (agrees, differs, undecided) = match findings.of_goals {
-        true => (
-            "Goals that were met",
-            "Goals that were missed",
-            "Goals that this does not decide",
-        ),
-        false => ("Agrees", "Does not agree", "Not decided"),
-    };
-    html! {
-        div.findings {
-            (list("agrees", "✓", agrees, &findings.agrees))
-            (list("differs", "≠", differs, &findings.differs))
-            (list("undecided", "±", undecided, &findings.undecided))
-            (list("supposed", "?", "Hypothesis, not shown here", &findings.hypotheses))
-        }
-    }
-}
-
-/// Numbers of tables and figures, and from them the names that elements are referred to by.
-#[derive(Debug, Default)]
-struct Numbers {
-    tables: usize,
-    figures: usize,
-    pictures: usize,
-}
-
-impl Numbers {
-    fn section(&mut self, section: &Section, number: usize) -> anyhow::Result<Markup> {
-        let mut parts = Vec::new();
-        for part in &section.parts {
-            parts.push(self.part(part)?);
-        }
-        let id = format!("section-{number}");
-        Ok(html! {
-            section aria-labelledby=(id) {
-                h2 id=(id) { (section.title) }
-                @for line in &section.text { p { (line) } }
-                @for part in &parts { (part) }
-            }
-        })
-    }
-
-    fn part(&mut self, part: &Part) -> anyhow::Result<Markup> {
-        let (caption, drawn) = match part {
-            Part::Table(table) => return Ok(self.table(table)),
-            Part::Findings(all) => return Ok(findings(all)),
-            Part::Verbatim(text) => {
-                return Ok(html! {
-                    p.label { (text.caption) }
-                    pre.verbatim tabindex="0" role="region" aria-label=(text.caption) { (text.text) }
-                });
-            }
-            Part::Ranges(chart) => (&chart.caption, draw::ranges(chart)),
-            Part::Cdf(chart) => (&chart.caption, draw::cdf(chart)),
-            Part::Heat(chart) => (&chart.caption, draw::heat(chart)),
-            Part::Scatter(chart) => (&chart.caption, draw::scatter(chart)),
-            Part::Bars(chart) => (&chart.caption, draw::bars(chart)),
-            Part::Lines(chart) => (&chart.caption, draw::lines(chart)),
+/// Tables that are drawn follow their pictures.
+fn with_pictures(section: &Section) -> Section {
+    let parts = section.parts.iter().flat_map(|part| {
+        let picture = match part {
+            Part::Table(table) => table.ranges().map(Part::Ranges),
+            _ => None,
         };
-        let drawn =
-            drawn.map_err(|why| anyhow::anyhow!("cannot draw the chart \"{caption}\": {why}"))?;
-        Ok(self.figure(caption, drawn.as_ref()))
-    }
-
-    fn figure(&mut self, caption: &str, drawn: Option<&Drawn>) -> Markup {
-        self.figures += 1;
-        let number = self.figures;
-        let Some(drawn) = drawn else {
-            return html! {
-                figure {
-                    figcaption { b { "Figure " (number) "." } " " (caption) }
-                    p.nothing { "There is no data for this figure." }
-                }
-            };
-        };
-        let mut pictures = Vec::new();
-        for picture in &drawn.pictures {
-            pictures.push(self.picture(picture, number));
-        }
-        let several = pictures.len() > 1;
-        html! {
-            figure {
-                figcaption { b { "Figure " (number) "." } " " (caption) }
-                @if !drawn.legend.is_empty() {
-                    div.legend {
-                        @if !drawn.legend_title.is_empty() { span { (drawn.legend_title) } }
-                        ul { @for (key, words) in &drawn.legend { li { (key_svg(key)) " " (words) } } }
-                    }
-                }
-                div.pictures.several[several] { @for picture in &pictures { (picture) } }
-                @for note in &drawn.notes { p.note { (note) } }
-            }
-            @if let Some(table) = &drawn.table { (self.table(table)) }
-        }
-    }
-
-    fn picture(&mut self, picture: &Picture, figure: usize) -> Markup {
-        self.pictures += 1;
-        let id = format!("picture-{}", self.pictures);
-        let name = if picture.name.is_empty() {
-            format!("Figure {figure}")
-        } else {
-            format!("Figure {figure}: {}", picture.name)
-        };
-        let Svg {
-            size,
-            inner,
-            dashed,
-        } = &picture.svg;
-        html! {
-            div.picture {
-                @if !picture.name.is_empty() { p.name { (picture.name) } }
-                div.scroll tabindex="0" role="region" aria-label=(name) {
-                    svg.dashed[*dashed] viewBox={"0 0 " (size.0) " " (size.1)} role="img"
-                        aria-labelledby={(id) "-title " (id) "-desc"} {
-                        title id={(id) "-title"} { (name) }
-                        desc id={(id) "-desc"} { (picture.description) }
-                        (PreEscaped(inner))
-                    }
-                }
-            }
-        }
-    }
-
-    fn table(&mut self, table: &Table) -> Markup {
-        self.tables += 1;
-        let (number, columns) = (self.tables, table.columns.len());
-        let id = format!("table-{number}");
-        html! {
-            div.table.short[table.rows.len() <= SHORT] {
-                p.caption id=(id) { b { "Table " (number) "." } " " (table.caption) }
-                @if table.rows.is_empty() {
-                    p.nothing { "There is no data for this table." }
-                } @else {
-                    div.scroll tabindex="0" role="region" aria-labelledby=(id) {
-                        table aria-labelledby=(id) {
-                            thead { tr {
-                                th scope="col" { (table.corner) @if table.corner.is_empty() { span.unseen { "What" } } }
-                                @for column in &table.columns {
-                                    th.text[column.text] scope="col" { (column.title) @if column.title.is_empty() { span.unseen { "Verdict" } } }
-                                }
-                            } }
-                            (body(table, columns))
-                        }
-                    }
-                }
-                @for note in &table.notes { p.note { (note) } }
-            }
-        }
+        picture.into_iter().chain([part.clone()])
+    });
+    Section {
+        parts: parts.collect(),
+        ..section.clone()
     }
 }
 
-/// Rows below a heading are a body of their own, so that the heading names them.
-fn body(table: &Table, columns: usize) -> Markup {
-    let mut bodies: Vec<(Option<&str>, Vec<Markup>)> = vec![(None, Vec::new())];
-    for row in &table.rows {
-        match row {
-            Row::Group(name) => bodies.push((Some(name), Vec::new())),
-            Row::Cells(name, cells) => {
-                let row = html! {
-                    tr {
-                        th scope="row" { (name) }
-                        @for index in 0..columns {
-                            (cell(cells.get(index), table.columns[index].text))
-                        }
-                    }
-                };
-                if let Some((_, rows)) = bodies.last_mut() {
-                    rows.push(row);
-                }
-            }
-        }
-    }
-    html! {
-        @for (name, rows) in bodies.iter().filter(|(name, rows)| name.is_some() || !rows.is_empty()) {
-            tbody {
-                @if let Some(name) = name {
-                    tr.group { th scope="rowgroup" colspan=(columns + 1) { (name) } }
-                }
-                @for row in rows { (row) }
-            }
-        }
-    }
-}
-
-fn cell(cell: Option<&Cell>, text: bool) -> Markup {
-    match cell {
-        None => html! { td {} },
-        Some(Cell::Nothing) => html! { td { "–" } },
-        Some(Cell::Text(words)) => html! { td.text[text] { (words) } },
-        Some(Cell::Value(value, unit)) => html! { td { (unit.text(*value)) } },
-        Some(Cell::Spread(spread, unit)) => {
-            let Spread { median, min, max } = *spread;
-            html! {
-                td {
-                    (unit.text(median))
-                    @if !spread.is_single() {
-                        span.range { (unit.text(min)) " .. " (unit.text(max)) }
-                    }
-                }
-            }
-        }
-        Some(Cell::Verdict(words, good)) => {
-            let (class, sign) = match good {
-                Some(true) => ("good", "✓"),
-                Some(false) => ("bad", "✗"),
-                None => ("unsure", "?"),
-            };
-            html! {
-                td.text[text] {
-                    @if !words.is_empty() {
-                        span.verdict.(class) { span aria-hidden="true" { (sign) } " " (words) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn key_svg(svg: &Svg) -> Markup {
-    html! {
-        svg.key.dashed[svg.dashed] viewBox={"0 0 " (svg.size.0) " " (svg.size.1)} aria-hidden="true" {
-            (PreEscaped(&svg.inner))
-        }
-    }
+/// ECharts as a part of another module: what it exports becomes a value named `echarts`.
+fn drawing_library() -> String {
+    let (code, exports) = ECHARTS.rsplit_once("export{").unwrap_or((ECHARTS, ""));
+    let (exports, _) = exports.rsplit_once('}').unwrap_or((exports, ""));
+    let mut all = exports.split(',').map(|one| one.split_once(" as "));
+    let init = all.find_map(|one| one.filter(|(_, name)| *name == "init"));
+    let (local, _) = init.unwrap_or(("undefined", ""));
+    format!("{code}const echarts={{init:{local}}};")
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::experiment::report::{Cell, Table, Unit};
+
+    /// Markup that would do something if it were not escaped.
+    const HOSTILE: &str = "</script><script>alert(1)</script>\"'&{{echarts}}";
+
+    #[test]
+    fn texts_stay_data_and_nothing_comes_from_elsewhere() {
+        let mut report = Report::new(HOSTILE);
+        let mut table = Table::new(HOSTILE, &[HOSTILE]);
+        table.row(HOSTILE, vec![Cell::text(HOSTILE)]);
+        report.section(HOSTILE).say(HOSTILE).add(table);
+        let html = report.html().unwrap();
+        let plain = Report::new("plain").html().unwrap();
+        for markup in ["<script", "</script"] {
+            let counts = [&html, &plain].map(|html| html.matches(markup).count());
+            assert_eq!(counts[0], counts[1], "{markup}");
+        }
+        assert!(html.contains("const echarts={init:") && !html.contains("{init:undefined"));
+        assert!(!html.contains("export{") && !html.contains("\nexport "));
+        for outside in ["src=\"", "href=\"", "url(", "@import", "<link"] {
+            let own = TEMPLATE.contains(outside)
+                || html.matches(outside).count() > ECHARTS.matches(outside).count();
+            assert!(!own, "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_ratios_is_drawn_and_has_verdicts() {
+        let mut table = Table::compared("Ours beside a peer's.");
+        let pairs = [
+            (Some(2.0), Some(1.0)),
+            (Some(3.0), Some(1.0)),
+            (Some(1.0), None),
+        ];
+        table.pair("get", Unit::BytesPerSecond, Some(1.5), &pairs);
+        let mut report = Report::new("One");
+        report.section("Ratios").add(table);
+        report.finish(None);
+        assert_eq!(
+            report.summary,
+            ["0 of 1 figures are within their limits, 1 are not decided."]
+        );
+        let section = with_pictures(&report.sections[0]);
+        let json = serde_json::to_value(&section).unwrap();
+        let [ranges, table] = [0, 1].map(|at| &json["parts"][at]);
+        assert_eq!(
+            (&ranges["part"], &ranges["rows"][0]["goal"]),
+            (&"ranges".into(), &1.5.into())
+        );
+        assert_eq!(
+            table["columns"],
+            serde_json::json!(["ours", "peer", "ratio", "goal", "verdict"])
+        );
+        let cells = &table["rows"][0]["cells"][1];
+        assert_eq!(
+            cells[2],
+            serde_json::json!({ "text": "2.50", "range": ["2.00", "3.00"] })
+        );
+        assert_eq!(
+            cells[4],
+            serde_json::json!({ "text": "not decided", "met": null })
+        );
+        let document =
+            serde_json::to_value(report.document(&serde_json::json!({ "runs": 7 }))).unwrap();
+        assert_eq!(
+            (&document["runs"], &document["figures"][2]["median"]),
+            (&7.into(), &2.5.into())
+        );
+        assert_eq!(document["figures"][0]["runs"].as_array().unwrap().len(), 3);
+    }
+}

@@ -1,45 +1,232 @@
-//! One self-contained HTML file that says what a bench found: for the screen, light and dark, and
-//! for paper.
-//!
-//! A bench fills a [`Page`] with plain data and calls [`Page::write`]; what the page looks like is
-//! decided here alone. The file has no script, no font, and no reference to anything outside: it
-//! opens from a memory stick, in an archive, in ten years.
-//!
-//! | part | shows |
-//! |---|---|
-//! | [`Setup`] | machine, kernel, disk, versions, the exact command, the date |
-//! | [`Findings`] | what agrees, what does not, what is not decided, what is a hypothesis |
-//! | [`Table`] | numbers with their spread, ratios, verdicts |
-//! | [`Ranges`] | ratios with their spread, beside a goal or what was published |
-//! | [`Cdf`] | how latencies are distributed, and their percentiles |
-//! | [`Heat`] | how often two things came together, such as seek distance and device time |
-//! | [`Scatter`] | single requests: sector over time, by owner |
-//! | [`Bars`] | what a whole is made of: the stages of a request |
-//! | [`Lines`] | what changed over time |
-//! | [`Compared`] | ours beside a peer: table, picture and findings of it |
-//! | [`Verbatim`] | text as a program printed it |
-//!
-//! Equal pages give equal bytes: nothing is taken from a clock, a map's order or the system.
+//! A report: the figures of a study, and what follows from them. A study fills it with plain data.
+//! What it looks like is decided in one place each: as text in [`super::text`], as JSON in
+//! [`Report::document`], and as one HTML file that refers to nothing outside in `report.html`.
 
 mod chart;
-mod compared;
-mod data;
-mod draw;
+mod figure;
 mod html;
-mod palette;
 mod setup;
-mod trace;
+mod table;
 mod unit;
 mod write;
 
+use serde::Serialize;
+
 pub use chart::{
-    Axis, Bar, Bars, Cdf, Curve, Dots, Goal, Heat, HeatCell, HeatPanel, Line, Lines, Range, Ranges,
+    Axis, Bar, Bars, Cdf, Curve, Dots, Heat, HeatCell, HeatPanel, Line, Lines, Range, Ranges,
     Scale, Scatter, ScatterPanel,
 };
-pub use compared::Compared;
-pub use data::{Cell, Column, Findings, Page, Part, Row, Section, Table, Verbatim};
-pub use setup::{Fact, Setup, disk};
-pub use trace::{TraceParts, of_trace};
-pub(crate) use unit::together;
+pub use figure::{Cell, Figure, Limit};
+pub(crate) use setup::load_average;
+pub use setup::{Fact, disk};
+pub use table::{Picture, Row, Table};
 pub use unit::{ENOUGH_RUNS, Spread, Undecided, Unit};
 pub use write::{MARK, check};
+
+/// A whole report.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// The measurement in a few words.
+    pub title: String,
+    /// The answer: a few sentences.
+    pub summary: Vec<String>,
+    /// Where, when and how it was measured: enough to do it again.
+    pub facts: Vec<Fact>,
+    /// Conclusions that the verdicts of the tables do not say.
+    pub findings: Findings,
+    /// The figures, the most important first.
+    pub sections: Vec<Section>,
+    /// How to read them, and what is compared with what.
+    pub notes: Vec<String>,
+}
+
+/// Agreement with expectations, disagreement, measurements that decide neither, and hypotheses. They
+/// are kept apart so that none is taken for another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// Measured, and agrees.
+    pub agrees: Vec<String>,
+    /// Measured, and does not agree.
+    pub differs: Vec<String>,
+    /// Measured, too seldom or too differently to say.
+    pub undecided: Vec<String>,
+    /// Possible explanations that no measurement here shows.
+    pub hypotheses: Vec<String>,
+}
+
+/// Figures that belong together, under a heading.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Section {
+    /// Heading.
+    pub title: String,
+    /// Explanation of the figures; paragraphs.
+    pub text: Vec<String>,
+    /// The figures, in this order.
+    pub parts: Vec<Part>,
+}
+
+/// A table, a chart or a piece of text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "part", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "each is what its type says")]
+pub enum Part {
+    Table(Table),
+    Ranges(Ranges),
+    Cdf(Cdf),
+    Heat(Heat),
+    Scatter(Scatter),
+    Bars(Bars),
+    Lines(Lines),
+    Verbatim(Verbatim),
+}
+
+/// Text as a program printed it, with its line breaks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Verbatim {
+    /// Caption.
+    pub caption: String,
+    /// The text.
+    pub text: String,
+}
+
+/// A figure of the JSON document: where it stands, its runs, and its verdict.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    section: &'a str,
+    group: &'a str,
+    name: &'a str,
+    column: &'a str,
+    #[serde(flatten)]
+    figure: &'a Figure,
+}
+
+/// The JSON document.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a, D> {
+    title: &'a str,
+    summary: &'a [String],
+    command: Vec<String>,
+    facts: &'a [Fact],
+    figures: Vec<Listed<'a>>,
+    findings: &'a Findings,
+    notes: &'a [String],
+    #[serde(flatten)]
+    data: &'a D,
+}
+
+impl Report {
+    /// A report with nothing in it yet.
+    #[must_use]
+    pub fn new(title: impl Into<String>) -> Report {
+        Report {
+            title: title.into(),
+            ..Report::default()
+        }
+    }
+
+    /// Adds a fact at the end.
+    pub fn fact(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.facts.push(Fact {
+            name: name.into(),
+            value: value.into(),
+        });
+    }
+
+    /// Adds a section at the end, to be filled.
+    pub fn section(&mut self, title: impl Into<String>) -> &mut Section {
+        self.sections.push(Section {
+            title: title.into(),
+            ..Section::default()
+        });
+        let last = self.sections.len() - 1;
+        &mut self.sections[last]
+    }
+
+    /// Adds notes.
+    pub fn note(&mut self, notes: &[&str]) {
+        self.notes.extend(notes.iter().map(|&note| note.to_owned()));
+    }
+
+    fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        self.sections.iter().flat_map(|section| {
+            let parts = section.parts.iter();
+            parts.filter_map(move |part| match part {
+                Part::Table(table) => Some((section.title.as_str(), table)),
+                _ => None,
+            })
+        })
+    }
+
+    /// Adds the machine, and how many of the goals were met. `load`: load average before.
+    pub(crate) fn finish(&mut self, load: Option<f64>) {
+        setup::machine(self, load);
+        let figures = || self.tables().flat_map(|(_, table)| table.figures());
+        let judged = figures().filter_map(|(_, _, figure)| figure.judged());
+        let judged: Vec<_> = judged.collect();
+        if judged.is_empty() {
+            return;
+        }
+        let count =
+            |of: fn(&Result<bool, Undecided>) -> bool| judged.iter().filter(|one| of(one)).count();
+        let undecided = match count(Result::is_err) {
+            0 => String::new(),
+            some => format!(", {some} are not decided"),
+        };
+        self.summary.push(format!(
+            "{} of {} figures are within their limits{undecided}.",
+            count(|one| *one == Ok(true)),
+            judged.len()
+        ));
+    }
+
+    /// As one JSON document, with the data behind the figures.
+    pub(crate) fn document<'a, D>(&'a self, data: &'a D) -> Document<'a, D> {
+        let listed = |(section, table): (&'a str, &'a Table)| {
+            table
+                .placed()
+                .map(move |(group, name, column, figure)| Listed {
+                    section,
+                    group,
+                    name,
+                    column,
+                    figure,
+                })
+        };
+        Document {
+            title: &self.title,
+            summary: &self.summary,
+            command: std::env::args().collect(),
+            facts: &self.facts,
+            figures: self.tables().flat_map(listed).collect(),
+            findings: &self.findings,
+            notes: &self.notes,
+            data,
+        }
+    }
+}
+
+impl Section {
+    /// Adds a paragraph of text.
+    pub fn say(&mut self, text: impl Into<String>) -> &mut Section {
+        self.text.push(text.into());
+        self
+    }
+
+    /// Adds a figure at the end.
+    pub fn add(&mut self, part: impl Into<Part>) -> &mut Section {
+        self.parts.push(part.into());
+        self
+    }
+}
+
+macro_rules! part_from {
+    ($($kind:ident),*) => {$(
+        impl From<$kind> for Part {
+            fn from(part: $kind) -> Part {
+                Part::$kind(part)
+            }
+        }
+    )*};
+}
+
+part_from!(Table, Ranges, Cdf, Heat, Scatter, Bars, Lines, Verbatim);

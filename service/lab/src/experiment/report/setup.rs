@@ -1,31 +1,20 @@
-//! The setup of a measurement: place, time, machine.
+//! Where, when and by which command something was measured.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use lumpscope_units::clock;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::experiment::Machine;
+use super::Report;
 use crate::human;
 
 /// Bytes of a sector in `/sys`.
 const SECTOR: u64 = 512;
 
-/// Where, when and how something was measured: enough to do it again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setup {
-    /// The command that was run, with all its arguments.
-    pub command: Vec<String>,
-    /// When the report was made, in seconds since 1970 (UTC); absent: not said.
-    pub made_at: Option<u64>,
-    /// Everything else, in this order.
-    pub facts: Vec<Fact>,
-}
-
 /// A fact.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Fact {
     /// Subject.
     pub name: String,
@@ -33,57 +22,40 @@ pub struct Fact {
     pub value: String,
 }
 
-impl Setup {
-    /// This process's command line, the time, this program's version, and the machine.
-    #[must_use]
-    pub fn here() -> Setup {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let arguments = std::env::args_os();
-        let mut setup = Setup {
-            command: arguments
-                .map(|argument| argument.to_string_lossy().into_owned())
-                .collect(),
-            made_at: now.ok().map(|since| since.as_secs()),
-            facts: Vec::new(),
-        };
-        setup.fact("Lumpscope", env!("CARGO_PKG_VERSION"));
-        let uname = rustix::system::uname();
-        setup.fact(
-            "Kernel",
-            format!(
-                "{} {} {}",
-                uname.sysname().to_string_lossy(),
-                uname.release().to_string_lossy(),
-                uname.machine().to_string_lossy()
-            ),
-        );
-        setup.fact("Processors", processors());
-        let memory = rustix::system::sysinfo();
-        let bytes = u64::from(memory.mem_unit).saturating_mul(memory.totalram);
-        setup.fact("Memory", human::bytes(bytes));
-        setup
-    }
+/// Adds what this program runs on, and how busy others kept it. `before`: load average then.
+pub(super) fn machine(report: &mut Report, before: Option<f64>) {
+    let uname = rustix::system::uname();
+    let [system, release, machine] = [uname.sysname(), uname.release(), uname.machine()]
+        .map(|word| word.to_string_lossy().into_owned());
+    let memory = rustix::system::sysinfo();
+    let memory = u64::from(memory.mem_unit).saturating_mul(memory.totalram);
+    let load = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.2}"));
+    let busy = format!("{} before, {} after", load(before), load(load_average()));
+    report.fact("Lumpscope", env!("CARGO_PKG_VERSION"));
+    report.fact("Kernel", format!("{system} {release} {machine}"));
+    report.fact("Processors", processors());
+    report.fact("Memory", human::bytes(memory));
+    report.fact("Load average", busy);
+}
 
-    /// Setup with the machine, and how busy others kept it during the measurement.
-    #[must_use]
-    pub(crate) fn of(machine: &Machine) -> Setup {
-        let mut setup = Setup::here();
-        setup.fact("Load average", machine.load());
-        setup
-    }
+/// Processes runnable on average of the last minute.
+pub(crate) fn load_average() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').next()?.parse().ok()
+}
 
-    /// Adds a fact at the end.
-    pub fn fact(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.facts.push(Fact {
-            name: name.into(),
-            value: value.into(),
-        });
-    }
+/// The command of this process, as a shell understands it.
+pub(super) fn command_line(words: impl Iterator<Item = String>) -> String {
+    words
+        .map(|word| quoted(&word))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
 
-    /// Adds what the kernel says about the disk that a file, folder or block device is on.
-    pub fn disk(&mut self, name: impl Into<String>, path: &Path) {
-        self.fact(name, disk(path));
-    }
+/// This minute, e.g. `2026-11-21 20:58 UTC`.
+pub(super) fn now() -> Option<String> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    clock::minute(now.ok()?.as_secs())
 }
 
 /// Number and model of the processors.
@@ -166,21 +138,6 @@ fn properties(folder: &Path) -> Vec<String> {
     said
 }
 
-impl Setup {
-    /// The command as a shell understands it.
-    #[must_use]
-    pub fn command_line(&self) -> String {
-        let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
-        words.join(" ")
-    }
-
-    /// `2026-11-21 20:58 UTC`.
-    #[must_use]
-    pub fn date(&self) -> Option<String> {
-        clock::minute(self.made_at?)
-    }
-}
-
 /// A word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -196,29 +153,21 @@ mod tests {
 
     #[test]
     fn the_command_can_be_pasted() {
-        let setup = Setup {
-            command: ["lumpscope", "bench", "--only", "1 MiB", "", "it's"]
-                .map(str::to_owned)
-                .to_vec(),
-            made_at: Some(1_795_294_716),
-            facts: Vec::new(),
-        };
+        let words = ["lumpscope", "bench", "--only", "1 MiB", "", "it's"];
         assert_eq!(
-            setup.command_line(),
+            command_line(words.map(str::to_owned).into_iter()),
             "lumpscope bench --only '1 MiB' '' 'it'\\''s'"
         );
-        assert_eq!(setup.date().as_deref(), Some("2026-11-21 20:58 UTC"));
     }
 
     #[test]
     fn this_machine_has_a_kernel_and_processors() {
-        let mut setup = Setup::here();
-        setup.disk("Here", Path::new("/"));
-        setup.disk("Nowhere", Path::new("/nowhere/at/all"));
-        let names: Vec<&str> = setup.facts.iter().map(|fact| fact.name.as_str()).collect();
-        assert!(names.starts_with(&["Lumpscope", "Kernel", "Processors", "Memory"]));
-        assert!(setup.facts.iter().all(|fact| !fact.value.is_empty()));
-        let nowhere = setup.facts.last().expect("it was added");
+        let mut report = Report::default();
+        machine(&mut report, None);
+        report.fact("Here", disk(Path::new("/")));
+        report.fact("Nowhere", disk(Path::new("/nowhere/at/all")));
+        assert!(report.facts.iter().all(|fact| !fact.value.is_empty()));
+        let nowhere = report.facts.last().expect("it was added");
         assert!(nowhere.value.contains("is not there"), "{nowhere:?}");
     }
 }

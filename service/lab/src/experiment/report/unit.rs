@@ -3,12 +3,12 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::human;
 
 /// Unit of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// A duration in nanoseconds.
@@ -36,6 +36,14 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// False of times and costs.
+    pub(super) fn more_is_better(self) -> bool {
+        !matches!(
+            self,
+            Unit::Nanoseconds | Unit::Milliseconds | Unit::SecondsPerGib
+        )
+    }
+
     /// The number with its unit, as a person reads it; `–` for what is not a number.
     #[must_use]
     pub fn text(self, value: f64) -> String {
@@ -61,53 +69,6 @@ impl Unit {
             Unit::Plain => human::three_digits(value),
         }
     }
-
-    /// The value in as few characters as an axis has room for.
-    #[must_use]
-    pub(super) fn tick(self, value: f64) -> String {
-        if value < 0.0 {
-            let text = self.tick(-value);
-            return format!("\u{2212}{text}");
-        }
-        let shortened = |text: String| text.replace(".00 ", " ").replace(".0 ", " ");
-        match self {
-            Unit::Nanoseconds if value == 0.0 => "0".to_owned(),
-            Unit::Bytes if value == 0.0 => "0".to_owned(),
-            Unit::Nanoseconds | Unit::Bytes | Unit::BytesPerSecond => {
-                let text = shortened(self.text(value));
-                // 2.50 s is written 2.5 s.
-                match text.split_once(' ') {
-                    Some((number, unit)) if number.contains('.') => {
-                        format!("{} {unit}", number.trim_end_matches('0'))
-                    }
-                    _ => text,
-                }
-            }
-            Unit::Count | Unit::Sectors | Unit::PerSecond if value >= 10_000.0 => large(value),
-            Unit::Milliseconds => format!("{} ms", short(value)),
-            Unit::SecondsPerGib => format!("{} s/GiB", short(value)),
-            Unit::PerSecond | Unit::Plain | Unit::Ratio => short(value),
-            Unit::Count | Unit::Sectors => human::count(human::whole(value)),
-            Unit::Share => format!("{} %", short(value * 100.0)),
-        }
-    }
-}
-
-/// `2.5 M`: thousands, millions and so on.
-fn large(value: f64) -> String {
-    const NAMES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let name = NAMES.iter().find(|(from, _)| value >= *from);
-    name.map_or_else(
-        || short(value),
-        |(from, name)| format!("{} {name}", short(value / from)),
-    )
-}
-
-/// At most three digits behind the point, and no zeros at the end.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    text.to_owned()
 }
 
 /// Runs that a judgement takes at least: of fewer, chance makes too large a part.
@@ -132,20 +93,9 @@ impl fmt::Display for Undecided {
     }
 }
 
-/// Judgement of several figures that have to agree together: one that does not is enough.
-pub(crate) fn together(
-    judged: impl IntoIterator<Item = Result<bool, Undecided>>,
-) -> Result<bool, Undecided> {
-    let all: Vec<_> = judged.into_iter().collect();
-    if all.contains(&Ok(false)) {
-        return Ok(false);
-    }
-    all.into_iter().find(Result::is_err).unwrap_or(Ok(true))
-}
-
 /// Median and range of a number that was measured again and again. For a ratio: of the ratios of
 /// the pairs that were measured one after the other, not the ratio of two medians.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     /// Half of the values are no larger.
     pub median: f64,
@@ -170,24 +120,6 @@ impl Spread {
         Some(Spread { median, min, max })
     }
 
-    /// Of pairs that were measured one after the other: of first over second. Pairs without a
-    /// finite ratio are left out.
-    #[must_use]
-    pub fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Spread> {
-        let ratios = pairs.into_iter().map(|(first, second)| first / second);
-        Spread::of(ratios.filter(|ratio| ratio.is_finite()).collect())
-    }
-
-    /// One value, measured once.
-    #[must_use]
-    pub fn once(value: f64) -> Spread {
-        Spread {
-            median: value,
-            min: value,
-            max: value,
-        }
-    }
-
     /// Whether a figure lies within limits: true if all of its runs do, false if all lie on one
     /// side of them.
     ///
@@ -204,12 +136,6 @@ impl Spread {
             (_, true) => Ok(false),
             _ => Err(Undecided::WideRange),
         }
-    }
-
-    /// True: there is one value, or all are the same.
-    #[must_use]
-    pub fn is_single(&self) -> bool {
-        self.min.total_cmp(&self.max).is_eq()
     }
 }
 
@@ -229,27 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_short() {
-        assert_eq!(Unit::Nanoseconds.tick(1e6), "1 ms");
-        assert_eq!(Unit::Nanoseconds.tick(2.5e9), "2.5 s");
-        assert_eq!(Unit::Nanoseconds.tick(0.0), "0");
-        assert_eq!(Unit::Bytes.tick(-1024.0), "\u{2212}1 KiB");
-        assert_eq!(Unit::Bytes.tick(1024.0 * 250.0), "250 KiB");
-        assert_eq!(Unit::Sectors.tick(1.5e9), "1.5 G");
-        assert_eq!(Unit::Share.tick(0.25), "25 %");
-        assert_eq!(Unit::Ratio.tick(1.5), "1.5");
-    }
-
-    #[test]
     fn a_spread_is_median_and_range() {
         assert_eq!(Spread::of(vec![]), None);
         let odd = Spread::of(vec![3.0, 1.0, 2.0]).expect("values");
         assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
         let even = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).expect("values");
         assert!((even.median - 2.5).abs() < f64::EPSILON);
-        let ratios = Spread::of_ratios([(1.0, 2.0), (3.0, 0.0), (3.0, 2.0)]).expect("two pairs");
-        assert_eq!((ratios.median, ratios.min, ratios.max), (1.0, 0.5, 1.5));
-        assert!(Spread::once(2.0).is_single() && !ratios.is_single());
     }
 
     #[test]
@@ -266,9 +177,5 @@ mod tests {
         assert_eq!(judged(&[0.5, 0.6, 1.5]), Err(Undecided::WideRange));
         assert_eq!(judged(&[1.0]), Err(Undecided::FewRuns(1)));
         assert_eq!(judged(&[2.0, 2.0]), Err(Undecided::FewRuns(2)));
-        let wide = Err(Undecided::WideRange);
-        assert_eq!(together([Ok(true), Ok(true)]), Ok(true));
-        assert_eq!(together([Ok(true), wide, Ok(true)]), wide);
-        assert_eq!(together([wide, Ok(false)]), Ok(false));
     }
 }

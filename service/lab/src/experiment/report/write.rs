@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::data::Page;
+use super::Report;
 use crate::failure::cannot;
 
 /// Beginning of every report. A file that begins so may be replaced by another report.
@@ -25,12 +25,12 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     temporary(path).map(drop)
 }
 
-impl Page {
+impl Report {
     /// Writes the report: all of it or nothing. A report of lumpscope that is there is replaced;
     /// anything else is left alone.
     ///
     /// # Errors
-    /// Something else has that name, the folder does not take the file, or a chart cannot be drawn.
+    /// Something else has that name, or the folder does not take the file.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let html = self.html()?;
         may_replace(path)?;
@@ -96,10 +96,9 @@ fn may_replace(path: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::report::Setup;
 
-    fn page(title: &str) -> Page {
-        Page::new(title, Setup::default())
+    fn page(title: &str) -> Report {
+        Report::new(title)
     }
 
     #[test]

@@ -17,12 +17,11 @@ use lumpscope_proto::v1::{
     GetRequest, LumpId, PutHeader, PutRequest, get_response, lump_id, put_request,
 };
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::transport::Channel;
 
 use crate::failure::cannot_do;
-pub(crate) use timed::{Call, Clients, Outcome, Room, Setting};
+pub(crate) use timed::{Call, Clients, Length, Outcome, Room, Setting};
 
 /// Bytes of one message of a put.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
@@ -56,7 +55,6 @@ pub(crate) fn lump_id(id: u64) -> LumpId {
     }
 }
 
-/// Header of a put.
 pub(crate) fn header(id: u64, length: usize) -> PutRequest {
     let header = PutHeader {
         store: STORE.to_owned(),
@@ -113,20 +111,6 @@ pub(crate) async fn get(client: &mut Client, id: u64) -> Result<(Duration, Vec<B
 async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let late = |_| Status::deadline_exceeded(format!("no answer within {} s", PATIENCE.as_secs()));
     tokio::time::timeout(PATIENCE, call).await.map_err(late)?
-}
-
-/// Waits for all workers. The first failure ends the wait, and with it the other workers.
-pub(crate) async fn finish<T: 'static>(
-    mut workers: JoinSet<anyhow::Result<T>>,
-) -> anyhow::Result<Vec<T>> {
-    let mut done = Vec::new();
-    while let Some(ended) = workers.join_next().await {
-        match ended {
-            Ok(result) => done.push(result?),
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
-    }
-    Ok(done)
 }
 
 /// A runtime for calls, with a thread for each processor.

@@ -1,14 +1,16 @@
-//! One run: a number of connections, each with a number of calls under way, for a time.
+//! One run: a number of connections, each with a number of calls in flight, for a time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tonic::{Code, Status};
 
 use super::content::{self, LARGE_BIT, size_of};
 use super::{Client, same};
 use crate::failure::{call_failed, wrong_bytes};
+use crate::load::pace::{Pace, Worker, drive};
 use crate::load::{Measured, Meter};
 use crate::process::Server;
 
@@ -16,6 +18,8 @@ use crate::process::Server;
 const WARM_UP: f64 = 0.25;
 /// One of so many gets is compared byte by byte; the others by their length.
 const COMPARED: u64 = 32;
+/// Wait after a call was answered "try again".
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// The kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +27,15 @@ const COMPARED: u64 = 32;
 pub(crate) enum Call {
     Put,
     Get,
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Put => "put",
+            Call::Get => "get",
+        }
+    }
 }
 
 /// The task of a run.
@@ -53,10 +66,7 @@ impl Setting {
     }
 
     pub(crate) fn name(self) -> String {
-        let call = match self.call {
-            Call::Put => "put",
-            Call::Get => "get",
-        };
+        let call = self.call.name();
         let s = if self.connections == 1 { "" } else { "s" };
         format!(
             "{call} {} MiB, {} connection{s}",
@@ -94,6 +104,16 @@ impl Room {
             puts: lumps,
         }
     }
+}
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length {
+    /// Calls in flight on each connection.
+    pub(crate) calls: usize,
+    pub(crate) time: Duration,
+    /// Count calls that are answered "try again", and try again; otherwise the first ends the run.
+    pub(crate) patient: bool,
 }
 
 /// Result of a run.
@@ -135,45 +155,40 @@ impl Clients {
         Ok(())
     }
 
-    /// One run. Calls that are under way when the time is over are waited for, and do not count.
+    /// One run. Calls that are in flight when the time is over are waited for, and do not count.
     pub(crate) async fn run(
         &self,
         server: &Server,
         setting: Setting,
         room: Room,
-        calls: usize,
-        time: Duration,
+        length: Length,
     ) -> anyhow::Result<Outcome> {
-        let begin = Instant::now() + time.mul_f64(WARM_UP);
-        let end = begin + time;
-        let mut tasks = tokio::task::JoinSet::new();
-        for client in self
-            .clients
-            .iter()
-            .cycle()
-            .take(setting.connections * calls)
-        {
-            let worker = Worker {
+        let pace = Pace::after(length.time.mul_f64(WARM_UP), length.time);
+        let end = pace.begin() + length.time;
+        let mut meter = Meter::new();
+        meter.add_time(length.time);
+        let meter = Arc::new(Mutex::new(meter));
+        let clients = self.clients.iter().cycle();
+        let callers: Vec<Caller> = clients
+            .take(setting.connections * length.calls)
+            .map(|client| Caller {
                 client: client.clone(),
                 who: self.who,
                 setting,
                 room,
+                patient: length.patient,
                 next: Arc::clone(&self.next),
-            };
-            tasks.spawn(worker.work(begin, end));
-        }
-        tokio::time::sleep_until(begin.into()).await;
-        let cpu = server.cpu_seconds()?;
-        tokio::time::sleep_until(end.into()).await;
-        let cpu = server.cpu_seconds()? - cpu;
-        let mut meter = Meter::new();
-        meter.add_time(time);
-        for latencies in super::finish(tasks).await? {
-            for latency in latencies {
-                meter.request(setting.mib << 20, latency);
-            }
-        }
-        let measured = meter.finish();
+                meter: Arc::clone(&meter),
+            })
+            .collect();
+        let cpu = async {
+            tokio::time::sleep_until(pace.begin().into()).await;
+            let before = server.cpu_seconds()?;
+            tokio::time::sleep_until(end.into()).await;
+            Ok(server.cpu_seconds()? - before)
+        };
+        let (_, cpu) = tokio::try_join!(drive(callers, &pace), cpu)?;
+        let measured = lock(&meter).finish();
         let gib = crate::human::as_float(measured.bytes) / crate::human::as_float(1 << 30);
         Ok(Outcome {
             measured,
@@ -182,50 +197,67 @@ impl Clients {
     }
 }
 
+fn lock(meter: &Mutex<Meter>) -> std::sync::MutexGuard<'_, Meter> {
+    meter.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One call after the other.
-struct Worker {
+struct Caller {
     client: Client,
     who: &'static str,
     setting: Setting,
     room: Room,
+    patient: bool,
     next: Arc<AtomicU64>,
+    meter: Arc<Mutex<Meter>>,
 }
 
-impl Worker {
-    async fn work(mut self, begin: Instant, end: Instant) -> anyhow::Result<Vec<Duration>> {
-        let mut latencies = Vec::new();
-        while Instant::now() < end {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let latency = match self.setting.call {
-                Call::Put => self.put(number).await?,
-                Call::Get => self.get(number).await?,
-            };
-            let now = Instant::now();
-            if now >= begin && now < end {
-                latencies.push(latency);
+impl Worker for Caller {
+    type Error = anyhow::Error;
+
+    async fn step(&mut self, pace: &Pace) -> anyhow::Result<bool> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let called = match self.setting.call {
+            Call::Put => self.put(number).await,
+            Call::Get => self.get(number).await?,
+        };
+        let counts = pace.counts(Instant::now());
+        match called {
+            Ok(latency) if counts => lock(&self.meter).request(self.setting.mib << 20, latency),
+            Ok(_) => {}
+            Err(status) if self.patient && status.code() == Code::Unavailable => {
+                if counts {
+                    lock(&self.meter).error();
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(status) => {
+                return Err(call_failed(self.who, self.setting.call.name())(status));
             }
         }
-        Ok(latencies)
+        Ok(true)
     }
+}
 
-    async fn put(&mut self, number: u64) -> anyhow::Result<Duration> {
+impl Caller {
+    async fn put(&mut self, number: u64) -> Result<Duration, Status> {
         let id = self.setting.id(self.room.filled + number % self.room.puts);
         let body = content::body(id, size_of(id));
-        super::put(&mut self.client, id, body)
-            .await
-            .map_err(call_failed(self.who, "put"))
+        super::put(&mut self.client, id, body).await
     }
 
-    async fn get(&mut self, number: u64) -> anyhow::Result<Duration> {
+    /// The outer error: it came back wrong.
+    async fn get(&mut self, number: u64) -> anyhow::Result<Result<Duration, Status>> {
         let id = self.setting.id(fastrand::u64(0..self.room.filled));
-        let (latency, pieces) = super::get(&mut self.client, id)
-            .await
-            .map_err(call_failed(self.who, "get"))?;
+        let (latency, pieces) = match super::get(&mut self.client, id).await {
+            Ok(got) => got,
+            Err(status) => return Ok(Err(status)),
+        };
         let length: usize = pieces.iter().map(bytes::Bytes::len).sum();
         let right = length == size_of(id)
             && (!number.is_multiple_of(COMPARED) || same(&pieces, &content::body(id, size_of(id))));
         if right {
-            return Ok(latency);
+            return Ok(Ok(latency));
         }
         Err(wrong_bytes(self.who, id))
     }

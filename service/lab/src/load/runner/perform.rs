@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::content::content;
-use super::door::{Answer, Door, Failure, Region};
 use super::order::{Step, position};
 use super::{Mismatch, RunError, Shared};
+use crate::load::target::{Answer, Failure, Region, StoreClient};
 use crate::workload::Command;
 use lumpscope_engine::crc32c;
 
@@ -17,13 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Performs one command, checks the answer, and returns how long the call took and when it ended.
 pub(super) async fn perform(
-    door: &mut Door,
+    client: &mut dyn StoreClient,
     index: usize,
     step: &Step,
     shared: &Shared,
 ) -> Result<(Duration, Instant), RunError> {
     let command = || format!("command {} ({})", index + 1, step.command);
-    match tokio::time::timeout(PATIENCE, call(door, step, shared)).await {
+    match tokio::time::timeout(PATIENCE, call(client, step, shared)).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(failure)) => Err(failure.of(command())),
         Err(_) => Err(RunError::TimedOut {
@@ -44,32 +44,32 @@ impl Failure {
 }
 
 async fn call(
-    door: &mut Door,
+    client: &mut dyn StoreClient,
     step: &Step,
     shared: &Shared,
 ) -> Result<(Duration, Instant), Failure> {
     match step.command {
-        Command::Put { id, size } => put(door, (id, size, Region::Data), step, shared).await,
-        Command::Embed { id, size } => put(door, (id, size, Region::Journal), step, shared).await,
+        Command::Put { id, size } => put(client, (id, size, Region::Data), step, shared).await,
+        Command::Embed { id, size } => put(client, (id, size, Region::Journal), step, shared).await,
         Command::Get { id, size } => {
-            let Answer { value, latency } = door.get(id).await?;
+            let Answer { value, latency } = client.get(id.into()).await?;
             let ended = Instant::now();
             let expected = shared.checksums[position(id)].load(Ordering::Acquire);
             check_content(&value, size, expected)?;
             if shared.verify_bytes {
-                check_bytes(&value, &content(shared.content, id, step.version, size))?;
+                check_bytes(&value, &content(id, step.version, size))?;
             }
             Ok((latency, ended))
         }
         Command::Delete { id, .. } => {
-            let Answer { value, latency } = door.delete(id).await?;
+            let Answer { value, latency } = client.delete(id.into()).await?;
             if value == Some(false) {
                 return Err(Mismatch::Existed(false).into());
             }
             Ok((latency, Instant::now()))
         }
         Command::DeleteRange { start, end, count } => {
-            let Answer { value, latency } = door.delete_range(start, end).await?;
+            let Answer { value, latency } = client.delete_range(start.into(), end.into()).await?;
             if value != count {
                 return Err(Mismatch::Deleted {
                     expected: count,
@@ -83,15 +83,15 @@ async fn call(
 }
 
 async fn put(
-    door: &mut Door,
+    client: &mut dyn StoreClient,
     (id, size, region): (u64, u64, Region),
     step: &Step,
     shared: &Shared,
 ) -> Result<(Duration, Instant), Failure> {
-    let body = content(shared.content, id, step.version, size);
+    let body = content(id, step.version, size);
     let checksum = u64::from(crc32c::of(&body));
     shared.checksums[position(id)].store(checksum, Ordering::Release);
-    let Answer { value, latency } = door.put(id, body, region).await?;
+    let Answer { value, latency } = client.put(id.into(), body, region).await?;
     let new = step.version == 1;
     if value.is_some_and(|created| created != new) {
         return Err(Mismatch::Existed(new).into());

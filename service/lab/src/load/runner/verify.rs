@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::content::{ContentRule, content};
-use super::door::Failure;
+use super::content::content;
 use super::perform::{check_bytes, check_length};
 use super::{Mismatch, RunError, Target, connect};
+use crate::load::target::Failure;
 use crate::workload::{Command, CommandStream};
 
 /// Lumps that were verified.
@@ -18,18 +18,17 @@ pub struct Verified {
 }
 
 /// Reads everything that must live after the commands and compares every byte; insists that
-/// nothing else lives. `content` is the rule that the run had.
+/// nothing else lives.
 ///
 /// # Errors
 /// A lump is lost, or wrong, or there is one that must not be, or the store does not answer.
 pub async fn verify_survivors(
     stream: &CommandStream,
     target: &Target,
-    rule: ContentRule,
 ) -> Result<Verified, RunError> {
-    let mut door = connect(target).await?;
+    let mut client = connect(target).await?;
     let alive = stream.survivors();
-    let found = door
+    let found = client
         .list()
         .await
         .map_err(|failure| failure.of(LIST.to_owned()))?;
@@ -40,9 +39,9 @@ pub async fn verify_survivors(
     let mut verified = Verified { lumps: 0, bytes: 0 };
     for (&id, lump) in &alive {
         let failed = |failure: Failure| failure.of(format!("get of lump {id:032x} at the end"));
-        let pieces = door.get(id).await.map_err(failed)?.value;
+        let pieces = client.get(id.into()).await.map_err(failed)?.value;
         check_length(&pieces, lump.size)
-            .and_then(|()| check_bytes(&pieces, &content(rule, id, lump.version, lump.size)))
+            .and_then(|()| check_bytes(&pieces, &content(id, lump.version, lump.size)))
             .map_err(|what| failed(what.into()))?;
         verified.lumps += 1;
         verified.bytes += lump.size;
@@ -74,9 +73,9 @@ fn first_difference(expected: &[u128], found: &[u128]) -> Option<Failure> {
 /// # Errors
 /// It is not, or it does not answer.
 pub async fn insist_on_empty(target: &Target) -> Result<(), RunError> {
-    let mut door = connect(target).await?;
+    let mut client = connect(target).await?;
     let failed = |failure: Failure| failure.of("list at the begin".to_owned());
-    match door.list().await.map_err(failed)?.first() {
+    match client.list().await.map_err(failed)?.first() {
         None => Ok(()),
         Some(id) => Err(failed(Mismatch::NotEmpty(*id).into())),
     }
@@ -87,13 +86,13 @@ pub async fn insist_on_empty(target: &Target) -> Result<(), RunError> {
 /// # Errors
 /// The store does not answer.
 pub async fn delete_all(stream: &CommandStream, target: &Target) -> Result<(), RunError> {
-    let mut door = connect(target).await?;
+    let mut client = connect(target).await?;
     let highest = stream.commands.iter().map(|command| match command {
         Command::Put { id, .. } | Command::Embed { id, .. } => *id,
         Command::Get { .. } | Command::Delete { .. } | Command::DeleteRange { .. } => 0,
     });
     let end = highest.max().unwrap_or(0).saturating_add(1);
-    let deleted = door.delete_range(1, end).await;
+    let deleted = client.delete_range(1, end.into()).await;
     deleted
         .map(|_| ())
         .map_err(|failure| failure.of("delete of what was put".to_owned()))

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use lumpscope_platter::drive::Drive;
 
 use crate::experiment::OutputArgs;
-use crate::failure::argument;
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::seeds::DRIVE;
-use crate::studies::seeds::cannyls::CannylsArgs;
 
 /// Run one workload against raw, ext4 and xfs stores and show side by side what the disks did.
 #[derive(Debug, Clone, clap::Args)]
@@ -34,9 +32,9 @@ pub struct CompareArgs {
     /// What the modelled drives' firmware is supposed to do
     #[arg(long, value_enum, default_value_t = Rule::Overlap, value_name = "RULE")]
     pub(super) rule: Rule,
-    /// Requests in flight at a time; commands on one lump keep their order
+    /// Requests in flight; commands on one lump keep their order
     #[arg(long, default_value_t = 1, value_name = "N")]
-    pub clients: usize,
+    pub depth: usize,
     /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -77,76 +75,11 @@ pub struct CompareArgs {
     /// Compare without probes, as on a machine that cannot load them
     #[arg(long)]
     pub no_probes: bool,
-    /// Repeat the four published workloads with the original engine in place of these, with blocks of
-    /// 512 and of 4096, and say what the published penalty of file systems comes from
-    #[arg(long, conflicts_with_all = ["workload", "block_size", "rule", "clients", "drive", "no_ext4_journal",
-          "verify", "keep_going", "raw", "bpftrace", "no_probes"])]
-    pub published: bool,
-    /// With --published: the original engine's program [default: beside this one]
-    #[arg(long, value_name = "FILE", requires = "published")]
-    pub cannyls_peer: Option<PathBuf>,
 }
 
 impl CompareArgs {
-    /// As `lumpscope bench seeds cannyls` takes them; `None`: without `--published`.
-    pub(super) fn published(&self) -> anyhow::Result<Option<CannylsArgs>> {
-        let [drive] = self.models.as_slice() else {
-            let one = "one drive, with --published";
-            return if self.published {
-                Err(argument("--model", one))
-            } else {
-                Ok(None)
-            };
-        };
-        Ok(self.published.then(|| {
-            let (dir, output) = (self.dir.clone(), self.output.clone());
-            let peer = self.cannyls_peer.clone();
-            CannylsArgs::of_original((self.scale, drive.clone()), peer, dir, output)
-        }))
-    }
-
     /// The drives of `--model`.
     pub(super) fn models(&self) -> anyhow::Result<Vec<Drive>> {
         self.models.iter().map(|name| drive_named(name)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-    use crate::studies::seeds::SeedsCommand;
-
-    #[derive(clap::Parser)]
-    struct Compare {
-        #[command(flatten)]
-        args: CompareArgs,
-    }
-
-    #[derive(clap::Parser)]
-    struct Seeds {
-        #[command(subcommand)]
-        command: SeedsCommand,
-    }
-
-    #[test]
-    fn the_published_workloads_run_as_bench_seeds_runs_them() {
-        let seeds = ["seeds", "cannyls", "--engine", "original", "--dir", "/x"];
-        let SeedsCommand::Cannyls(seeds) = Seeds::parse_from(seeds).command else {
-            panic!("it is cannyls");
-        };
-        let args = |words: &str| Compare::try_parse_from(words.split(' ')).map(|it| it.args);
-        let compare = args("compare --published --dir /x").unwrap().published();
-        assert_eq!(
-            format!("{:?}", compare.unwrap().unwrap()),
-            format!("{seeds:?}")
-        );
-        assert!(args("compare").unwrap().published().unwrap().is_none());
-        let two = "compare --published --model st1000dm003 --model st4000nm0023";
-        assert!(args(two).unwrap().published().is_err());
-        for refused in ["--workload seq1", "--clients 2", "--drive st1000dm003"] {
-            assert!(args(&format!("compare --published {refused}")).is_err());
-        }
     }
 }

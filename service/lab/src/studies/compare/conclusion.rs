@@ -105,7 +105,7 @@ fn block_sizes(comparison: &Comparison, small: u16, large: u16) -> Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::compare::text::tests::comparison;
+    use crate::studies::compare::shown::tests::comparison;
 
     /// Elapsed milliseconds by store, raw, ext4, xfs of 512, then of 4096.
     fn concluded(elapsed_ms: [u64; 6], metadata_ms: i64) -> String {

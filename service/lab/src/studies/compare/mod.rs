@@ -11,16 +11,14 @@
 
 mod args;
 mod conclusion;
-mod heatmap;
 mod modelled;
-mod page;
 mod place;
 mod plan;
 mod progress;
 pub mod report;
 mod second_opinion;
+mod shown;
 mod table;
-mod text;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -41,22 +39,19 @@ use crate::failure::{Interrupted, cannot_do};
 pub use args::CompareArgs;
 
 use crate::disks::{StoreKind, fill};
+use crate::experiment;
 use crate::human;
 use crate::load::runner::{self, RunError, RunOptions, RunOutcome, Target};
 use crate::process::Interrupt;
 use crate::process::{SERVICE, Server, serve};
 use crate::stats::Kind;
 use crate::studies::predict;
-use crate::studies::seeds::cannyls;
 use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
 use report::{ClientView, Comparison, DiskView, ForReport, StoreView};
 use second_opinion::SecondOpinion;
 use watch::{Seen, Watch};
-
-/// Exit code of shells for a program ended by Ctrl-C.
-const INTERRUPTED: u8 = 130;
 
 /// Everything a store's run needs.
 struct Context<'a> {
@@ -81,31 +76,19 @@ struct Context<'a> {
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCode> {
-    if let Some(published) = args.published()? {
-        return cannyls::explain(&published, &lumpscope_exe);
-    }
-    args.output.check()?;
-    let interrupt = Interrupt::install()?;
-    let comparison = match compare(args, &lumpscope_exe, &interrupt) {
-        Ok(comparison) => comparison,
-        // Ctrl-C reaches the children as well: whatever failed, this is why.
-        Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {}", Interrupted);
-            return Ok(ExitCode::from(INTERRUPTED));
-        }
-        Err(error) => return Err(error),
-    };
-    let text = |comparison: &Comparison| text::render(comparison, console::colors_enabled());
-    args.output.deliver(&comparison, text, page::page)?;
-    let failed = comparison
-        .stores
-        .iter()
-        .any(|store| !store.failed.is_empty());
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    let mut failed = false;
+    let code = experiment::run(&args.output, |interrupt| {
+        let comparison = compare(args, &lumpscope_exe, interrupt)?;
+        failed = comparison
+            .stores
+            .iter()
+            .any(|store| !store.failed.is_empty());
+        Ok((
+            shown::report(&comparison, args.output.has_charts()),
+            comparison,
+        ))
+    })?;
+    Ok(if failed { ExitCode::FAILURE } else { code })
 }
 
 fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
@@ -129,7 +112,6 @@ fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Res
         pass.run(&runtime, &mut comparison)?;
     }
     comparison.set_ratios();
-    comparison.conclusion = conclusion::of(&comparison);
     Ok(comparison)
 }
 
@@ -286,7 +268,7 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
     let mut kinds = BTreeMap::new();
     match drive(context, store).await {
         Ok(outcome) => {
-            view.client = Some(ClientView::new(&outcome, context.args.clients));
+            view.client = Some(ClientView::new(&outcome, context.args.depth));
             view.for_report.curves = report::curves(&outcome);
             kinds = outcome.requests;
         }
@@ -310,9 +292,8 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
     match fetch_report(&context.service.url, store).await {
         Ok(disk) => {
             let device = disk.as_ref().map_or("", |disk| disk.device.as_str());
-            if context.args.output.report.is_some() && !device.is_empty() {
-                view.for_report.disk =
-                    crate::experiment::report::disk(&Path::new("/dev").join(device));
+            if context.args.output.has_charts() && !device.is_empty() {
+                view.for_report.disk = experiment::report::disk(&Path::new("/dev").join(device));
             }
             view.disk = disk;
         }
@@ -370,7 +351,7 @@ async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<Run
         durability: None,
     };
     let options = RunOptions {
-        clients: args.clients,
+        clients: args.depth,
         verify_bytes: args.verify,
         ..RunOptions::default()
     };

@@ -10,7 +10,7 @@ use lumpscope_platter::live::LiveOptions;
 use super::args::CompareArgs;
 use super::table::unique;
 use crate::disks::{StoreKind, default_dir, free_bytes};
-use crate::failure::{argument, no_room};
+use crate::failure::{argument, no_room, within};
 use crate::process::Interrupt;
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 
@@ -27,9 +27,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Ends early when a signal comes, and when not even what is alive has room in the directory.
     pub(super) fn new(args: &CompareArgs, interrupt: &Interrupt) -> anyhow::Result<Plan> {
-        if !(1..=1024).contains(&args.clients) {
-            return Err(argument("--clients", "1 to 1024"));
-        }
+        within("--depth", args.depth, 1..=1024)?;
         let fits = |size: &u16| *size > 0 && size.is_multiple_of(512);
         let once = unique(args.block_size.iter()).len() == args.block_size.len();
         if args.block_size.is_empty() || !args.block_size.iter().all(fits) || !once {

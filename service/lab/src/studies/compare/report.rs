@@ -24,10 +24,6 @@ use crate::workload;
 /// A whole comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Version of this program.
-    pub version: String,
-    /// Release of the kernel.
-    pub kernel: String,
     /// The workload.
     pub workload: WorkloadView,
     /// Requests in flight at a time.
@@ -41,8 +37,6 @@ pub struct Comparison {
     pub emulated: Vec<EmulatedView>,
     /// Drives that the block requests were replayed on, and the rule of their firmware.
     pub models: Vec<ModelView>,
-    /// The figures in one sentence.
-    pub conclusion: String,
     /// raw, ext4, xfs, and again for each further block size.
     pub stores: Vec<StoreView>,
 }
@@ -206,11 +200,6 @@ impl Comparison {
             rpm: drive.rpm,
         };
         Ok(Comparison {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernel: rustix::system::uname()
-                .release()
-                .to_string_lossy()
-                .into_owned(),
             workload: WorkloadView {
                 name: args.workload.clone(),
                 scale: args.scale.to_string(),
@@ -220,7 +209,7 @@ impl Comparison {
                 published_ratios: workload::builtin(&args.workload)
                     .map(|builtin| builtin.published_ratios),
             },
-            clients: args.clients,
+            clients: args.depth,
             disks: match &args.drive {
                 Some(drive) => format!("emulated {drive}"),
                 None if is_lab => "lab".to_owned(),
@@ -229,7 +218,6 @@ impl Comparison {
             ext4_journal: is_lab.then_some(!args.no_ext4_journal),
             emulated: Vec::new(),
             models: args.models()?.iter().map(model).collect(),
-            conclusion: String::new(),
             stores: Vec::new(),
         })
     }

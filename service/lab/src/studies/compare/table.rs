@@ -1,13 +1,12 @@
-//! The side-by-side table.
+//! The side-by-side tables.
 
 use lumpscope_proto::v1::OperationReport;
 
 use super::modelled::ModelledView;
 use super::report::{ClientView, Comparison, DiskView, LatencyView, StoreView, TracerView};
 use crate::disks::StoreKind;
-use crate::experiment::report;
+use crate::experiment::report::{Cell, Table, Unit};
 use crate::human;
-use lumpscope_units::columns::Table;
 
 /// Stages of a request in the order in which it goes through them.
 pub(super) const STAGES: [&str; 11] = [
@@ -25,99 +24,31 @@ const PERCENTILES: [Percentile; 4] = [
     ("95%", |latency| latency.p95_ns),
     ("99%", |latency| latency.p99_ns),
 ];
-const NOTHING: &str = "–";
 /// Blocks of the published tables.
 pub(super) const PUBLISHED_BLOCK: u16 = 512;
 
-/// The times on the modelled drives, one column a store, as text.
-pub(super) fn modelled(comparison: &Comparison) -> String {
-    as_text(comparison, modelled_lines(comparison))
-}
-
-/// The times on this machine's disks, likewise.
-pub(super) fn measured(comparison: &Comparison) -> String {
-    as_text(comparison, measured_lines(comparison))
-}
-
-fn as_text(comparison: &Comparison, lines: Vec<Line>) -> String {
-    let stores = || comparison.stores.iter();
-    let mut table = Table::new([""].into_iter().chain(stores().map(|s| s.kind.name())));
-    let sizes = stores().map(|store| store.block_size.to_string());
-    table.add_row(["  blocks of".to_owned()].into_iter().chain(sizes));
-    for column in 1..=comparison.stores.len() {
-        table.right(column);
-    }
-    for line in lines {
-        match line {
-            Line::Section(title) => {
-                table.add_row([""]);
-                table.add_row([title]);
-            }
-            Line::Row(name, cells) => {
-                table.add_row([format!("  {name}")].into_iter().chain(cells));
-            }
-        }
-    }
-    table.to_string()
-}
-
-/// The modelled times as cells of the HTML report.
-pub(super) fn modelled_for_report(comparison: &Comparison) -> report::Table {
-    for_report(
-        comparison,
-        "Modelled times, side by side.",
-        modelled_lines(comparison),
-    )
-}
-
-/// The measured times, likewise.
-pub(super) fn measured_for_report(comparison: &Comparison) -> report::Table {
-    for_report(
+/// The times on this machine's disks, one column a store.
+pub(super) fn measured(comparison: &Comparison) -> Table {
+    let mut rows = Rows::new(
         comparison,
         "All numbers of this machine's disks, side by side.",
-        measured_lines(comparison),
-    )
-}
-
-fn for_report(comparison: &Comparison, caption: &str, lines: Vec<Line>) -> report::Table {
-    let columns: Vec<String> = comparison.stores.iter().map(StoreView::name).collect();
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = report::Table::new(caption, &columns);
-    for line in lines {
-        match line {
-            Line::Section(title) => table.group(title),
-            Line::Row(name, cells) => {
-                let cells = cells.into_iter().map(report::Cell::Text);
-                table.row(name.trim(), cells.collect());
-            }
-        }
-    }
-    table
-}
-
-fn measured_lines(comparison: &Comparison) -> Vec<Line> {
-    let mut rows = Rows {
-        stores: &comparison.stores,
-        lines: Vec::new(),
-    };
+    );
     client(&mut rows);
     stages(&mut rows);
     block_requests(&mut rows);
     unasked(&mut rows);
     trust(&mut rows);
-    rows.lines
+    rows.table
 }
 
-fn modelled_lines(comparison: &Comparison) -> Vec<Line> {
-    let mut rows = Rows {
-        stores: &comparison.stores,
-        lines: Vec::new(),
-    };
+/// The times on the modelled drives, likewise.
+pub(super) fn modelled(comparison: &Comparison) -> Table {
+    let mut rows = Rows::new(comparison, "Modelled times, side by side.");
     for (place, model) in comparison.models.iter().enumerate() {
         rows.section(&format!("{}, {} rpm", model.name, model.rpm));
-        on_drive(&mut rows, place, comparison.workload.published_ratios);
+        on_drive(&mut rows, place, comparison);
     }
-    rows.lines
+    rows.table
 }
 
 /// Sentences without which the modelled times would be misread.
@@ -147,18 +78,17 @@ pub(super) fn model_notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
-fn on_drive(rows: &mut Rows<'_>, place: usize, published_ratios: Option<[f64; 3]>) {
-    rows.modelled(place, "elapsed", |view| human::duration_ns(view.elapsed_ns));
+fn on_drive(rows: &mut Rows<'_>, place: usize, comparison: &Comparison) {
+    rows.modelled(place, "elapsed", |view| ns(view.elapsed_ns));
     rows.modelled(place, "ratio to raw", |view| {
-        let ratio = view.ratio_to_raw;
-        ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+        Cell::value(view.ratio_to_raw, Unit::Ratio)
     });
-    if let Some(published) = published_ratios {
-        rows.row("  as published, of 512", |store| {
+    if let Some(published) = comparison.workload.published_ratios {
+        rows.row("as published, of 512", |store| {
             let column = StoreKind::ALL.iter().position(|kind| *kind == store.kind);
             let ratio = column.and_then(|column| published.get(column));
             let ratio = ratio.filter(|_| store.block_size == PUBLISHED_BLOCK);
-            ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+            Cell::value(ratio.copied(), Unit::Ratio)
         });
     }
     let views = || {
@@ -172,21 +102,21 @@ fn on_drive(rows: &mut Rows<'_>, place: usize, published_ratios: Option<[f64; 3]
         for (name, percentile) in [PERCENTILES[0], PERCENTILES[3]] {
             rows.modelled(place, &format!("{kind}, {name}"), |view| {
                 let latency = view.kinds.iter().find(|latency| latency.kind == kind);
-                latency.map_or_else(nothing, |latency| human::duration_ns(percentile(latency)))
+                latency.map_or(Cell::Nothing, |latency| ns(percentile(latency)))
             });
         }
     }
     for owner in owners {
         rows.modelled(place, &format!("seeks, {owner}"), |view| {
             let found = view.owners.iter().find(|one| one.owner == owner);
-            found.map_or_else(|| "0".to_owned(), |one| human::count(one.seeks))
+            Cell::count(found.map_or(0, |one| one.seeks))
         });
     }
     rows.modelled(place, "lost to fs-journal", |view| {
-        human::signed_ns(view.lost_to_fs_journal_ns)
+        signed(view.lost_to_fs_journal_ns)
     });
     rows.modelled(place, "lost to fs-metadata", |view| {
-        human::signed_ns(view.lost_to_fs_metadata_ns)
+        signed(view.lost_to_fs_metadata_ns)
     });
 }
 
@@ -201,86 +131,107 @@ pub(super) fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// A line of the table.
-enum Line {
-    /// Heading of those below.
-    Section(String),
-    /// Name, and one cell a store.
-    Row(String, Vec<String>),
-}
-
 struct Rows<'a> {
     stores: &'a [StoreView],
-    lines: Vec<Line>,
+    table: Table,
 }
 
-impl Rows<'_> {
-    fn section(&mut self, title: &str) {
-        self.lines.push(Line::Section(title.to_owned()));
+impl<'a> Rows<'a> {
+    fn new(comparison: &'a Comparison, caption: &str) -> Rows<'a> {
+        let stores = &comparison.stores;
+        let columns: Vec<&str> = stores.iter().map(|store| store.kind.name()).collect();
+        let mut rows = Rows {
+            stores,
+            table: Table::new(caption, &columns),
+        };
+        rows.row("blocks of", |store| {
+            Cell::text(store.block_size.to_string())
+        });
+        rows
     }
 
-    fn row(&mut self, name: &str, cell: impl Fn(&StoreView) -> String) {
+    fn section(&mut self, title: &str) {
+        self.table.group(title);
+    }
+
+    fn row(&mut self, name: &str, cell: impl Fn(&StoreView) -> Cell) {
         let cells = self.stores.iter().map(cell).collect();
-        self.lines.push(Line::Row(name.to_owned(), cells));
+        self.table.row(name, cells);
     }
 
     /// For the drive at this place.
-    fn modelled(&mut self, place: usize, name: &str, cell: impl Fn(&ModelledView) -> String) {
+    fn modelled(&mut self, place: usize, name: &str, cell: impl Fn(&ModelledView) -> Cell) {
         self.row(name, |store| {
-            store.modelled.get(place).map_or_else(nothing, &cell)
+            store.modelled.get(place).map_or(Cell::Nothing, &cell)
         });
     }
 
-    fn client(&mut self, name: &str, cell: impl Fn(&ClientView) -> String) {
+    fn client(&mut self, name: &str, cell: impl Fn(&ClientView) -> Cell) {
         self.row(name, |store| {
-            store.client.as_ref().map_or_else(nothing, &cell)
+            store.client.as_ref().map_or(Cell::Nothing, &cell)
         });
     }
 
     /// For what only the service knows, probes or not.
-    fn disk(&mut self, name: &str, cell: impl Fn(&DiskView) -> String) {
+    fn disk(&mut self, name: &str, cell: impl Fn(&DiskView) -> Cell) {
         self.row(name, |store| {
-            store.disk.as_ref().map_or_else(nothing, &cell)
+            store.disk.as_ref().map_or(Cell::Nothing, &cell)
         });
     }
 
     /// For what only the probes know.
-    fn observed(&mut self, name: &str, cell: impl Fn(&DiskView) -> String) {
-        self.disk(
-            name,
-            |disk| if disk.observed { cell(disk) } else { nothing() },
-        );
+    fn observed(&mut self, name: &str, cell: impl Fn(&DiskView) -> Cell) {
+        self.disk(name, |disk| {
+            if disk.observed {
+                cell(disk)
+            } else {
+                Cell::Nothing
+            }
+        });
     }
 }
 
-fn nothing() -> String {
-    NOTHING.to_owned()
+fn ns(ns: u64) -> Cell {
+    Cell::value(Some(human::as_float(ns)), Unit::Nanoseconds)
+}
+
+fn signed(ns: i64) -> Cell {
+    let size = human::as_float(ns.unsigned_abs());
+    Cell::value(Some(if ns < 0 { -size } else { size }), Unit::Nanoseconds)
+}
+
+fn bytes(bytes: u64) -> Cell {
+    Cell::value(Some(human::as_float(bytes)), Unit::Bytes)
+}
+
+fn share(part: u64, whole: u64) -> Cell {
+    Cell::value(human::ratio(part, whole), Unit::Share)
+}
+
+fn yes(is: bool) -> Cell {
+    Cell::text(if is { "yes" } else { "no" })
 }
 
 fn client(rows: &mut Rows<'_>) {
     rows.section("Seen by the client");
     rows.client("commands", |client| {
-        client
-            .overall
-            .as_ref()
-            .map_or_else(nothing, |overall| human::count_of(overall.count))
+        let count = client.overall.as_ref().map(|overall| overall.count as u64);
+        count.map_or(Cell::Nothing, Cell::count)
     });
-    rows.client("total elapsed", |client| {
-        human::duration_ns(client.elapsed_ns)
-    });
+    rows.client("total elapsed", |client| ns(client.elapsed_ns));
     rows.client("ratio to raw", |client| {
-        client
-            .ratio_to_raw
-            .map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+        Cell::value(client.ratio_to_raw, Unit::Ratio)
     });
-    rows.client("MiB/s", |client| format!("{:.1}", client.mib_per_second));
+    rows.client("MiB/s", |client| {
+        Cell::text(format!("{:.1}", client.mib_per_second))
+    });
     let clients = rows.stores.iter().filter_map(|store| store.client.as_ref());
     let kinds = unique(clients.flat_map(|client| client.kinds.iter().map(|one| one.kind.clone())));
     for kind in kinds {
         for (name, percentile) in PERCENTILES {
             rows.client(&format!("{kind}, {name}"), |client| {
                 let latency = client.kinds.iter().find(|latency| latency.kind == kind);
-                latency.map_or_else(nothing, |latency| human::duration_ns(percentile(latency)))
+                latency.map_or(Cell::Nothing, |latency| ns(percentile(latency)))
             });
         }
     }
@@ -316,16 +267,13 @@ fn stages(rows: &mut Rows<'_>) {
         rows.section(&format!("Mean time of a {method} in each stage"));
         for stage in STAGES {
             rows.disk(stage, |disk| {
-                let Some(operation) = operation(disk, &method) else {
-                    return nothing();
-                };
-                human::duration_ns(stage_ns(operation, stage) / operation.count)
+                let found = operation(disk, &method);
+                found.map_or(Cell::Nothing, |one| ns(stage_ns(one, stage) / one.count))
             });
         }
         rows.disk("all, in service", |disk| {
-            operation(disk, &method).map_or_else(nothing, |operation| {
-                human::duration_ns(operation.total_ns / operation.count)
-            })
+            let found = operation(disk, &method);
+            found.map_or(Cell::Nothing, |one| ns(one.total_ns / one.count))
         });
     }
 }
@@ -336,34 +284,34 @@ fn block_requests(rows: &mut Rows<'_>) {
         rows.observed(&format!("per {method}"), |disk| {
             let operation = operation(disk, &method);
             let ratio = operation.and_then(|op| human::ratio(op.block_requests, op.count));
-            ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}"))
+            Cell::value(ratio, Unit::Ratio)
         });
     }
     rows.observed("reads and writes", |disk| {
-        human::count(disk.block.data_requests)
+        Cell::count(disk.block.data_requests)
     });
     rows.observed("sequential", |disk| {
-        human::share(disk.block.sequential, disk.block.data_requests)
+        share(disk.block.sequential, disk.block.data_requests)
     });
     rows.observed("median |seek distance|", |disk| {
-        human::bytes(disk.block.seek_median_bytes)
+        bytes(disk.block.seek_median_bytes)
     });
     rows.observed("99% |seek distance|", |disk| {
-        human::bytes(disk.block.seek_p99_bytes)
+        bytes(disk.block.seek_p99_bytes)
     });
+}
+
+/// Block requests of one owner class.
+pub(super) fn requests_of(disk: &DiskView, class: &str) -> u64 {
+    let owners = disk.block.owners.iter();
+    let owners = owners.filter(|owner| owner.owner == class);
+    owners.map(|owner| owner.requests).sum()
 }
 
 fn unasked(rows: &mut Rows<'_>) {
     rows.section("Block requests that no request asked for");
     for class in UNASKED {
-        rows.observed(class, |disk| {
-            let owners = disk
-                .block
-                .owners
-                .iter()
-                .filter(|owner| owner.owner == class);
-            human::count(owners.map(|owner| owner.requests).sum())
-        });
+        rows.observed(class, |disk| Cell::count(requests_of(disk, class)));
     }
 }
 
@@ -371,34 +319,31 @@ fn trust(rows: &mut Rows<'_>) {
     rows.section("Can it be trusted?");
     rows.observed("own bytes tied", |disk| {
         let block = &disk.block;
-        human::share(block.attributed_bytes + block.shared_bytes, block.own_bytes)
+        share(block.attributed_bytes + block.shared_bytes, block.own_bytes)
     });
     rows.observed("of these, shared", |disk| {
-        human::share(disk.block.shared_bytes, disk.block.own_bytes)
+        share(disk.block.shared_bytes, disk.block.own_bytes)
     });
     rows.observed("requests seen", |disk| {
-        human::count(disk.audit.seen_requests)
+        Cell::count(disk.audit.seen_requests)
     });
     rows.observed("counted by the kernel", |disk| {
-        human::count(disk.audit.kernel_requests)
+        Cell::count(disk.audit.kernel_requests)
     });
-    rows.observed("lost events", |disk| human::count(disk.audit.lost_events));
+    rows.observed("lost events", |disk| Cell::count(disk.audit.lost_events));
     if rows.stores.iter().any(|store| store.tracer.is_some()) {
-        let traced = |of: fn(&TracerView) -> String| {
-            move |store: &StoreView| store.tracer.as_ref().map_or_else(nothing, of)
+        let traced = |of: fn(&TracerView) -> Cell| {
+            move |store: &StoreView| store.tracer.as_ref().map_or(Cell::Nothing, of)
         };
         rows.row(
             "seen meanwhile",
-            traced(|one| human::count(one.seen_requests)),
+            traced(|one| Cell::count(one.seen_requests)),
         );
         rows.row(
             "counted by bpftrace",
-            traced(|one| human::count(one.requests)),
+            traced(|one| Cell::count(one.requests)),
         );
-        let equal = |one: &TracerView| if one.equal { "yes" } else { "no" }.to_owned();
-        rows.row("equal, bytes too", traced(equal));
+        rows.row("equal, bytes too", traced(|one| yes(one.equal)));
     }
-    rows.observed("complete", |disk| {
-        if disk.audit.complete { "yes" } else { "no" }.to_owned()
-    });
+    rows.observed("complete", |disk| yes(disk.audit.complete));
 }

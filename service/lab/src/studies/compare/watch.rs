@@ -177,10 +177,7 @@ impl Seen {
             missing: 0,
         };
         let begin = trace.requests.first().map_or(0, |first| first.issue_ns);
-        let mut groups = GROUPS.map(|name| Dots {
-            name: name.to_owned(),
-            points: Vec::new(),
-        });
+        let mut groups = GROUPS.map(|_| Vec::new());
         for block in &lines.blocks {
             let Some(request) = traced(block) else {
                 continue;
@@ -188,13 +185,13 @@ impl Seen {
             if matches!(request.op, Op::Read | Op::Write) {
                 let after = human::as_float(request.issue_ns - begin);
                 let byte = human::as_float(request.sector.saturating_mul(SECTOR));
-                groups[group(block)].points.push((after, byte));
+                groups[group(block)].push((after, byte));
             }
         }
         Seen {
-            groups: groups
-                .into_iter()
-                .filter(|one| !one.points.is_empty())
+            groups: std::iter::zip(GROUPS, groups)
+                .filter(|(_, points)| !points.is_empty())
+                .map(|(name, points)| Dots::of(name, points))
                 .collect(),
             trace,
             made_for,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::experiment::{Measure, report};
+use crate::experiment::report::Unit;
 use crate::human;
 use crate::load::{Measured, Promise};
 
@@ -81,29 +81,6 @@ enum Metric {
     PutTail,
 }
 
-/// Unit of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Unit {
-    BytesPerSecond,
-    RequestsPerSecond,
-    Nanoseconds,
-}
-
-impl Measure for Unit {
-    fn unit(self) -> report::Unit {
-        match self {
-            Unit::BytesPerSecond => report::Unit::BytesPerSecond,
-            Unit::RequestsPerSecond => report::Unit::PerSecond,
-            Unit::Nanoseconds => report::Unit::Nanoseconds,
-        }
-    }
-
-    fn higher_is_better(self) -> bool {
-        self != Unit::Nanoseconds
-    }
-}
-
 /// One line of the result.
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
@@ -146,11 +123,11 @@ impl Figure {
         let rate = |measured: Option<Measured>| -> Option<f64> {
             let measured = measured?;
             match self.unit {
-                Unit::RequestsPerSecond if measured.seconds > 0.0 => {
+                Unit::PerSecond if measured.seconds > 0.0 => {
                     Some(human::as_float(measured.requests) / measured.seconds)
                 }
-                Unit::RequestsPerSecond => None,
-                Unit::BytesPerSecond | Unit::Nanoseconds => Some(measured.bytes_per_second()),
+                Unit::PerSecond => None,
+                _ => Some(measured.bytes_per_second()),
             }
         };
         match self.metric {
@@ -193,7 +170,7 @@ impl Setting {
     fn unit(self) -> Unit {
         match self {
             Setting::Plain { size, .. } if size >= 256 << 10 => Unit::BytesPerSecond,
-            Setting::Plain { .. } | Setting::Slow => Unit::RequestsPerSecond,
+            Setting::Plain { .. } | Setting::Slow => Unit::PerSecond,
             Setting::Tail => Unit::Nanoseconds,
         }
     }

@@ -6,34 +6,34 @@
 //! cloud disk drifts; shown are the median and the range over all rounds. A peer that is not
 //! installed is reported as missing. The result says what is compared and what is not equal.
 
-mod args;
 mod figures;
 mod ours;
-mod page;
 mod peer;
 mod report;
 mod slow;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::failure::{PeerFailed, above_0, argument, message, nothing_chosen};
+use crate::failure::{PeerFailed, above_0, message, nothing_chosen, within};
+use crate::human;
 
-pub use args::EngineBenchArgs;
 pub use peer::{PEER_PROGRAM, PeerReport};
 pub use slow::SlowLoad;
 
-use crate::experiment::{self, Machine};
+use crate::experiment::report::Report;
+use crate::experiment::{self, OutputArgs};
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::{Load, Promise};
 use crate::process::Interrupt;
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
 pub(crate) use peer::Peer;
-use report::{PeerView, Report, Round};
+use report::{Data, Round};
 use target::Target;
 
 /// Share of the target that lumps may fill: the rest is journal, checksums, padding.
@@ -41,8 +41,39 @@ const FILL: (u64, u64) = (7, 8);
 /// Timed part of the run that looks at the slowest requests, in ordinary timed parts: a 99.9th
 /// percentile needs many.
 const TAIL_LENGTH: u32 = 6;
-/// Smallest target in MiB: a few of the largest lumps and a journal.
-const MIN_MIB: u64 = 64;
+/// Smallest target in bytes: a few of the largest lumps and a journal.
+const LEAST: u64 = 64 << 20;
+
+/// Measure the engine against fio and the original engine, in alternating rounds on one file.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EngineBenchArgs {
+    /// Directory for the file all engines use in turn [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR", conflicts_with = "device")]
+    dir: Option<PathBuf>,
+    /// Use this block device instead. It is refused if it is not empty, and given back empty
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<PathBuf>,
+    /// Size of the file, or of the used part of the device
+    #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = lumpscope_units::size_within(LEAST, 1 << 50))]
+    capacity: u64,
+    /// Rounds; each gives one ratio of each figure
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    rounds: usize,
+    /// Longest timed part of one run, in seconds
+    #[arg(long, default_value_t = 0.4, value_name = "SECONDS")]
+    seconds: f64,
+    /// Maximum number of puts in one run
+    #[arg(long, default_value_t = u64::MAX, value_name = "N", hide_default_value = true)]
+    count: u64,
+    /// Only figures whose name contains this text, e.g. "1 MiB" or "depth 8"
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    #[arg(long, value_name = "PROGRAM")]
+    cannyls_peer: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
 
 /// Measures and prints.
 ///
@@ -52,9 +83,7 @@ const MIN_MIB: u64 = 64;
 /// # Errors
 /// Everything that keeps our engine from being measured. The message says what to do.
 pub fn run(args: &EngineBenchArgs) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        measure(args.clone().effective(), interrupt)
-    })
+    experiment::run(&args.output, |interrupt| measure(args, interrupt))
 }
 
 /// All that the runs need.
@@ -69,16 +98,15 @@ struct Bench {
     backend: Option<String>,
 }
 
-fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<Report> {
+fn measure(args: &EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
     let figures = figures::chosen(args.only.as_deref());
-    check(&args, &figures)?;
-    let (capacity, machine) = (args.mib << 20, Machine::before());
-    eprintln!("writing {} once", crate::human::bytes(capacity));
+    check(args, &figures)?;
+    eprintln!("writing {} once", human::bytes(args.capacity));
     let target = match &args.device {
-        Some(device) => Target::on_device(device, capacity, interrupt)?,
+        Some(device) => Target::on_device(device, args.capacity, interrupt)?,
         None => {
             let dir = args.dir.clone().unwrap_or_else(crate::disks::default_dir);
-            Target::in_dir(&dir, capacity, interrupt)?
+            Target::in_dir(&dir, args.capacity, interrupt)?
         }
     };
     let mut bench = Bench {
@@ -92,46 +120,48 @@ fn measure(args: EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<Repor
         backend: None,
     };
     let fio = match &bench.fio {
-        Ok(fio) => PeerView::present(fio.version(interrupt)?),
-        Err(why) => PeerView::missing(why),
+        Ok(fio) => fio.version(interrupt)?,
+        Err(why) => format!("MISSING, not compared: {why}"),
     };
-    let rounds = bench.rounds(&args, &figures)?;
-    Ok(Report {
-        machine: machine.and_after(),
-        target: match &args.device {
-            Some(device) => device.display().to_string(),
-            None => "a file".to_owned(),
-        },
-        target_bytes: bench.target.capacity(),
-        io_backend: bench.backend,
-        seconds_per_run: args.seconds,
-        rounds_asked: args.rounds,
-        rounds: rounds.len(),
-        fio,
-        cannyls: match &bench.peer {
-            Ok(_) => PeerView::present("cannyls 0.10.0".to_owned()),
-            Err(why) => PeerView::missing(why),
-        },
-        failures: bench.failures.into_iter().collect(),
-        figures: report::views(&figures, &rounds),
-        notes: report::notes(),
+    let cannyls = match &bench.peer {
+        Ok(_) => "cannyls 0.10.0".to_owned(),
+        Err(why) => format!("MISSING, not compared: {why}"),
+    };
+    let rounds = bench.rounds(args, &figures)?;
+    let mut report = report::report(&figures, &rounds);
+    let device = args
+        .device
+        .as_ref()
+        .map(|device| device.display().to_string());
+    let target = device.unwrap_or_else(|| "a file".to_owned());
+    let capacity = human::bytes(bench.target.capacity());
+    report.fact("Target", format!("{target}, {capacity}"));
+    report.fact(
+        "Our I/O backend",
+        bench.backend.as_deref().unwrap_or("none"),
+    );
+    report.fact("fio", fio);
+    report.fact("cannyls", cannyls);
+    report.fact(
+        "Runs",
+        format!("{} rounds of {} s a run", rounds.len(), args.seconds),
+    );
+    let failures = bench
+        .failures
+        .iter()
+        .map(|why| format!("FAILED, left out: {why}"));
+    report.findings.differs.extend(failures);
+    let data = Data {
+        failures: bench.failures,
         runs: report::runs(&rounds),
-    })
+    };
+    Ok((report, data))
 }
 
 fn check(args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<()> {
-    let wrong = |option, allowed| Err(argument(option, allowed));
-    if args.rounds == 0 {
-        return wrong("--rounds", "at least 1");
-    }
+    within("--rounds", args.rounds, 1..=1000)?;
     above_0("--seconds", args.seconds, 60.0)?;
-    if args.mib < MIN_MIB || args.mib > 1 << 30 {
-        return wrong("--mib", "64 to 2^30");
-    }
-    if args.count == 0 {
-        return wrong("--count", "at least 1");
-    }
-    above_0("--minutes", args.minutes, 100_000.0)?;
+    within("--count", args.count, 1..=u64::MAX)?;
     if figures.is_empty() {
         let known: BTreeSet<String> = figures::chosen(None)
             .iter()
@@ -145,37 +175,12 @@ fn check(args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl PeerView {
-    fn present(version: String) -> PeerView {
-        PeerView {
-            version: Some(version),
-            missing: None,
-        }
-    }
-
-    fn missing(why: &str) -> PeerView {
-        PeerView {
-            version: None,
-            missing: Some(why.to_owned()),
-        }
-    }
-}
-
 impl Bench {
     fn rounds(&mut self, args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<Vec<Round>> {
         let needed = figures::needed(figures);
-        let (begin, mut rounds) = (Instant::now(), Vec::new());
+        let mut rounds = Vec::new();
         for number in 1..=args.rounds {
-            let spent = begin.elapsed();
-            if number > 1 && spent.as_secs_f64() > args.minutes * 60.0 {
-                eprintln!(
-                    "--minutes {} are over after {} rounds",
-                    args.minutes,
-                    number - 1
-                );
-                break;
-            }
-            eprintln!("round {number} of {} ({} s)", args.rounds, spent.as_secs());
+            eprintln!("round {number} of {}", args.rounds);
             let mut round = Round::new();
             for (&setting, runs) in &needed {
                 let mut order: Vec<Run> = runs.iter().copied().collect();

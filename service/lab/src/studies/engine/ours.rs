@@ -7,8 +7,7 @@ use lumpscope_engine::{
     Durability, Error, LumpBuf, LumpData, LumpId, PutOptions, RequestCtx, Store,
 };
 
-use crate::failure::wrong_bytes;
-use crate::load::{Load, Measured, Meter, Promise, SAMPLES};
+use crate::load::{Engine, Load, Measured, Meter, Promise};
 use crate::process::Interrupt;
 
 /// One request that has ended.
@@ -36,154 +35,124 @@ impl Done {
 
 /// Keeps a number of requests in flight.
 struct Window<'a> {
-    depth: usize,
+    store: &'a Store,
+    load: &'a Load,
     in_flight: usize,
     sender: Sender<Ended>,
     ended: Receiver<Ended>,
-    meter: &'a mut Meter,
 }
 
 impl<'a> Window<'a> {
-    fn new(depth: usize, meter: &'a mut Meter) -> Self {
+    fn new(store: &'a Store, load: &'a Load) -> Self {
         let (sender, ended) = unbounded();
         Window {
-            depth,
+            store,
+            load,
             in_flight: 0,
             sender,
             ended,
-            meter,
         }
     }
 
     /// Submits one request as soon as there is room for it.
-    fn submit(&mut self, submit: impl FnOnce(Done) -> Result<(), Error>) -> anyhow::Result<()> {
-        while self.in_flight >= self.depth.max(1) {
-            self.take_one()?;
+    fn submit(
+        &mut self,
+        meter: &mut Meter,
+        submit: impl FnOnce(&Store, Done) -> Result<(), Error>,
+    ) -> anyhow::Result<()> {
+        while self.in_flight >= self.load.depth.max(1) {
+            self.take_one(meter)?;
         }
         self.in_flight += 1;
-        submit(Done {
+        let done = Done {
             begin: Instant::now(),
             ended: self.sender.clone(),
-        })?;
+        };
+        submit(self.store, done)?;
         Ok(())
     }
 
-    fn take_one(&mut self) -> anyhow::Result<()> {
+    fn take_one(&mut self, meter: &mut Meter) -> anyhow::Result<()> {
         // The window holds a sender, so the channel is never closed.
         let Ok(Ended { begin, end, result }) = self.ended.recv() else {
             return Ok(());
         };
         self.in_flight -= 1;
-        self.meter.request(result?, end - begin);
-        Ok(())
-    }
-
-    fn drain(mut self) -> anyhow::Result<()> {
-        while self.in_flight > 0 {
-            self.take_one()?;
-        }
+        meter.request(result?, end - begin);
         Ok(())
     }
 }
 
-/// Puts lumps 0, 1, 2 ... until the load's count or time is reached.
-///
-/// # Errors
-/// The engine refuses one, or a signal came.
-pub(super) fn puts(store: &Store, load: &Load, interrupt: &Interrupt) -> anyhow::Result<Measured> {
-    let mut meter = Meter::new();
-    let mut next = 0;
-    while next < load.count && (next == 0 || meter.timed() < load.time) {
-        interrupt.check()?;
-        let end = load.count.min(next + load.batch());
-        // What is left over is given back outside the timed part.
-        let mut bufs = prepare(store, load, next..end)?.into_iter();
-        let left = load.time.saturating_sub(meter.timed());
-        let begin = Instant::now();
-        let mut window = Window::new(load.depth, &mut meter);
-        for buf in bufs.by_ref() {
-            if next > 0 && begin.elapsed() >= left {
-                break;
-            }
-            let id = load.lump(next);
-            window.submit(|done| put(store, load, (id, buf), done))?;
-            next += 1;
-        }
-        window.drain()?;
-        meter.timed_since(begin);
-    }
-    Ok(meter.finish())
-}
+impl Engine for Window<'_> {
+    type Lump = LumpBuf;
 
-fn prepare(store: &Store, load: &Load, ids: std::ops::Range<u64>) -> anyhow::Result<Vec<LumpBuf>> {
-    let mut payload = vec![0; usize::try_from(load.size).unwrap_or(usize::MAX)];
-    ids.map(|put| {
-        load.payload(load.lump(put), &mut payload);
-        let mut buf = store.lump_buf(load.size)?;
-        buf.extend(&payload)?;
+    const NAME: &'static str = "lumpscope";
+
+    fn lump(&mut self, bytes: &[u8]) -> anyhow::Result<LumpBuf> {
+        let mut buf = self.store.lump_buf(self.load.size)?;
+        buf.extend(bytes)?;
         Ok(buf)
-    })
-    .collect()
-}
-
-/// One at a time with the verb that waits, as a caller does who has nothing else to do.
-fn put(store: &Store, load: &Load, (id, buf): (u64, LumpBuf), done: Done) -> Result<(), Error> {
-    let durability = match load.promise {
-        Promise::Synced => Durability::Synced,
-        Promise::Written | Promise::Buffered => Durability::Journaled,
-    };
-    let options = PutOptions {
-        durability,
-        ..PutOptions::default()
-    };
-    let (ctx, id, size) = (RequestCtx::default(), LumpId(id.into()), load.size);
-    if load.depth == 1 {
-        done.tell(store.put_with(ctx, id, buf, options).map(|_| size));
-        return Ok(());
     }
-    let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(|_| size)));
-    store.submit_put_with(ctx, id, buf, options, done)
+
+    /// One at a time with the verb that waits, as a caller does who has nothing else to do.
+    fn put(&mut self, id: u64, buf: LumpBuf, meter: &mut Meter) -> anyhow::Result<()> {
+        let options = PutOptions {
+            durability: match self.load.promise {
+                Promise::Synced => Durability::Synced,
+                Promise::Written | Promise::Buffered => Durability::Journaled,
+            },
+            ..PutOptions::default()
+        };
+        let (ctx, id, size) = (RequestCtx::default(), LumpId(id.into()), self.load.size);
+        let waits = self.load.depth == 1;
+        self.submit(meter, |store, done| {
+            if waits {
+                done.tell(store.put_with(ctx, id, buf, options).map(|_| size));
+                return Ok(());
+            }
+            let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(|_| size)));
+            store.submit_put_with(ctx, id, buf, options, done)
+        })
+    }
+
+    fn get(&mut self, id: u64, meter: &mut Meter) -> anyhow::Result<()> {
+        let (ctx, id) = (RequestCtx::default(), LumpId(id.into()));
+        let length = |lump: LumpData| lump.len() as u64;
+        let waits = self.load.depth == 1;
+        self.submit(meter, |store, done| {
+            if waits {
+                done.tell(store.get(ctx, id).map(length));
+                return Ok(());
+            }
+            let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(length)));
+            store.submit_get(ctx, id, done)
+        })
+    }
+
+    fn drain(&mut self, meter: &mut Meter) -> anyhow::Result<()> {
+        while self.in_flight > 0 {
+            self.take_one(meter)?;
+        }
+        Ok(())
+    }
+
+    fn holds(&mut self, id: u64, bytes: &[u8]) -> anyhow::Result<bool> {
+        let lump = self.store.get(RequestCtx::default(), LumpId(id.into()))?;
+        Ok(lump[..] == *bytes)
+    }
 }
 
-/// Gets the lumps in random order, again and again, until the load's time is reached, but each at
-/// least once when there are few. A sample is compared byte by byte afterwards.
-///
-/// # Errors
-/// The engine refuses one, what it returns is wrong, or a signal came.
+/// [`Load::puts`] on a store.
+pub(super) fn puts(store: &Store, load: &Load, interrupt: &Interrupt) -> anyhow::Result<Measured> {
+    load.puts(&mut Window::new(store, load), || interrupt.check())
+}
+
+/// [`Load::gets`] of a store.
 pub(super) fn gets(
     store: &Store,
     load: &Load,
     lumps: u64,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Measured> {
-    let mut meter = Meter::new();
-    let order = load.order(lumps);
-    let begin = Instant::now();
-    let mut window = Window::new(load.depth, &mut meter);
-    for &id in order.iter().cycle() {
-        if begin.elapsed() >= load.time {
-            break;
-        }
-        interrupt.check()?;
-        let (ctx, id) = (RequestCtx::default(), LumpId(id.into()));
-        let length = |lump: LumpData| lump.len() as u64;
-        window.submit(|done| {
-            if load.depth == 1 {
-                done.tell(store.get(ctx, id).map(length));
-                return Ok(());
-            }
-            let done = Box::new(move |result: Result<_, _>, _| done.tell(result.map(length)));
-            store.submit_get(ctx, id, done)
-        })?;
-    }
-    window.drain()?;
-    meter.timed_since(begin);
-    let mut payload = vec![0; usize::try_from(load.size).unwrap_or(usize::MAX)];
-    for &id in order.iter().take(SAMPLES) {
-        load.payload(id, &mut payload);
-        if store.get(RequestCtx::default(), LumpId(id.into()))?[..] != payload {
-            return Err(wrong_bytes("lumpscope", id));
-        }
-    }
-    Ok(meter.finish())
+    load.gets(&mut Window::new(store, load), lumps, || interrupt.check())
 }

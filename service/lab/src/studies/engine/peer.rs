@@ -44,8 +44,7 @@ impl Peer {
             Ok(Peer(path))
         } else {
             Err(format!(
-                "there is no {}: build it with 'cargo build --release -p {PEER_PROGRAM}' or give \
-                 --cannyls-peer",
+                "there is no {}: ./dev bench builds it, or name one with --cannyls-peer",
                 path.display()
             ))
         }

@@ -1,18 +1,14 @@
-//! The result: as JSON, and as a table for people.
+//! The figures as a table, and the runs behind them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::figures::{Figure, Outcome, Run, Setting, Unit};
-use crate::experiment::Machine;
-use crate::human;
-
-/// A line of the result.
-pub(super) type Compared = crate::experiment::Figure<Unit>;
+use super::figures::{Figure, Outcome, Run, Setting};
+use crate::experiment::report::{Report, Table};
 
 /// The comparison, and where it is unequal.
-const NOTES: [&str; 8] = [
+const NOTES: &[&str] = &[
     "All engines use the same file or device, written once before; runs of one round follow each \
      other, every second round in reverse. A ratio is ours to the peer's of the same round; shown \
      are its median and its range over the rounds.",
@@ -35,15 +31,6 @@ const NOTES: [&str; 8] = [
     "5 ms disk: in memory, any number of I/Os at a time, each takes 5 ms; the same for both.",
 ];
 
-/// A peer, or why it is not there.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct PeerView {
-    /// Version, where it is there.
-    pub(super) version: Option<String>,
-    /// Why it is not.
-    pub(super) missing: Option<String>,
-}
-
 /// One run, as it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RunView {
@@ -53,44 +40,29 @@ pub(super) struct RunView {
     pub(super) outcome: Outcome,
 }
 
-/// Everything.
+/// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
-    #[serde(flatten)]
-    pub(super) machine: Machine,
-    pub(super) target: String,
-    pub(super) target_bytes: u64,
-    pub(super) io_backend: Option<String>,
-    pub(super) seconds_per_run: f64,
-    pub(super) rounds_asked: usize,
-    pub(super) rounds: usize,
-    pub(super) fio: PeerView,
-    pub(super) cannyls: PeerView,
+pub(super) struct Data {
     /// Runs of peers that failed, and why.
-    pub(super) failures: Vec<String>,
-    pub(super) figures: Vec<Compared>,
-    pub(super) notes: [&'static str; 8],
+    pub(super) failures: BTreeSet<String>,
     pub(super) runs: Vec<RunView>,
 }
 
 /// Results of one round.
 pub(super) type Round = BTreeMap<Setting, BTreeMap<Run, Outcome>>;
 
-pub(super) fn notes() -> [&'static str; 8] {
-    NOTES
-}
-
-/// One line for each figure.
-pub(super) fn views(figures: &[Figure], rounds: &[Round]) -> Vec<Compared> {
-    let view = |figure: &Figure| {
-        let values: Vec<_> = rounds
-            .iter()
-            .filter_map(|round| round.get(&figure.setting))
-            .map(|outcomes| figure.values(outcomes))
-            .collect();
-        Compared::of(figure.name.clone(), figure.unit, figure.goal, &values)
-    };
-    figures.iter().map(view).collect()
+/// One row for each figure.
+pub(super) fn report(figures: &[Figure], rounds: &[Round]) -> Report {
+    let mut table = Table::compared("Ours beside fio and the original.");
+    for figure in figures {
+        let of = rounds.iter().filter_map(|round| round.get(&figure.setting));
+        let pairs: Vec<_> = of.map(|outcomes| figure.values(outcomes)).collect();
+        table.pair(&figure.name, figure.unit, figure.goal, &pairs);
+    }
+    let mut report = Report::new("The engine beside fio and the original");
+    report.note(NOTES);
+    report.section("Ratios").add(table);
+    report
 }
 
 /// All runs, in the order of rounds and settings.
@@ -118,39 +90,5 @@ impl Run {
             Run::FioDurable => "fio randwrite, O_DSYNC".to_owned(),
             Run::Cannyls(promise) => format!("cannyls {}", promise.name()),
         }
-    }
-}
-
-impl Report {
-    /// For people.
-    pub(super) fn text(&self) -> String {
-        let mut lines = Compared::lines(&self.figures);
-        lines.push(String::new());
-        lines.push(self.circumstances());
-        for (name, peer) in [("fio", &self.fio), ("cannyls", &self.cannyls)] {
-            let missing = peer.missing.iter();
-            lines.extend(missing.map(|why| format!("{name} is MISSING, not compared: {why}")));
-        }
-        lines.extend(
-            self.failures
-                .iter()
-                .map(|why| format!("FAILED, left out: {why}")),
-        );
-        lines.push(String::new());
-        lines.extend(NOTES.map(|note| format!("- {note}")));
-        lines.push(String::new());
-        lines.join("\n")
-    }
-
-    fn circumstances(&self) -> String {
-        format!(
-            "{} rounds of {} s a run on {} ({}), {}, {}",
-            self.rounds,
-            self.seconds_per_run,
-            self.target,
-            human::bytes(self.target_bytes),
-            self.io_backend.as_deref().unwrap_or("no backend"),
-            self.machine,
-        )
     }
 }

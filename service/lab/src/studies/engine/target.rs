@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lumpscope_engine::buffer::BufferPool;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::{Store, StoreOptions};
-use rustix::fs::{OFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::disks::{erase, free_bytes};
@@ -101,7 +101,7 @@ impl Target {
         let failed = || cannot("write", &self.path);
         let direct = OpenOptions::new()
             .write(true)
-            .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
+            .custom_flags(crate::disks::direct())
             .open(&self.path)
             .map_err(failed())?;
         let mut chunk = BufferPool::new(4096).get(usize::try_from(CHUNK).unwrap_or(usize::MAX));

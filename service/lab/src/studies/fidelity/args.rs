@@ -16,22 +16,18 @@ use crate::failure::argument;
 pub struct FidelityArgs {
     /// Drive to emulate; `lumpscope platter drives` lists them
     #[arg(long, default_value = "st1000dm003", value_name = "NAME")]
-    pub drive: String,
+    pub(super) drive: String,
     /// Runs of each pattern, each on a new disk
     #[arg(long, default_value_t = 5, value_name = "N")]
-    pub rounds: usize,
+    pub(super) rounds: usize,
     /// Only these patterns of requests [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,..")]
-    pub only: Vec<String>,
+    pub(super) only: Vec<String>,
     /// At most this many requests of each pattern, 2 or more; few say little [default: all]
     #[arg(long, value_name = "N")]
-    pub requests: Option<usize>,
+    pub(super) requests: Option<usize>,
     #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub output: OutputArgs,
+    pub(super) output: OutputArgs,
 }
 
 impl FidelityArgs {

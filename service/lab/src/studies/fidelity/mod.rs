@@ -9,7 +9,6 @@
 //! All three count from the end of the first request, when arm and platters stand alike.
 
 mod args;
-mod page;
 mod pattern;
 mod report;
 mod trial;
@@ -21,9 +20,10 @@ use lumpscope_platter::live::LiveOptions;
 
 pub use args::FidelityArgs;
 
-use crate::experiment::{self, Machine};
+use crate::experiment;
+use crate::experiment::report::Report;
 use crate::process::Interrupt;
-use report::Report;
+use report::Data;
 use trial::Trial;
 
 /// Measures and prints. `exe` is the `lumpscope` program, a process of which becomes the disk.
@@ -35,15 +35,16 @@ use trial::Trial;
 /// No root, no FUSE, no loop driver, no probes, an option that makes no sense, or an I/O that
 /// fails. The message says what to do; whatever was made is gone.
 pub fn run(args: &FidelityArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        measure(args, exe, interrupt)
-    })
+    experiment::run(&args.output, |interrupt| measure(args, exe, interrupt))
 }
 
-fn measure(args: &FidelityArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
+fn measure(
+    args: &FidelityArgs,
+    exe: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Report, Data)> {
     let patterns = args.patterns()?;
     let drive = LiveOptions::new(&args.drive).drive()?;
-    let machine = Machine::before();
     let mut trials: Vec<Trial> = Vec::new();
     for round in 1..=args.rounds {
         for pattern in &patterns {
@@ -52,11 +53,8 @@ fn measure(args: &FidelityArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Re
             trials.push(Trial::run(exe, &args.drive, pattern, args.requests)?);
         }
     }
-    Ok(Report::new(
-        machine.and_after(),
-        drive.title.to_string(),
-        args.rounds,
-        &patterns,
-        &trials,
-    ))
+    let mut report = report::report(&patterns, &trials);
+    report.fact("Emulated drive", &*drive.title);
+    report.fact("Rounds", args.rounds.to_string());
+    Ok((report, Data { trials }))
 }

@@ -12,7 +12,6 @@ use lumpscope_platter::drive::SECTOR;
 use lumpscope_platter::live::{Attached, Lateness};
 use lumpscope_platter::replay::{WhatIf, replay};
 use lumpscope_platter::trace::{Op, Trace};
-use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::pattern::Pattern;
@@ -90,11 +89,10 @@ impl Trial {
 }
 
 fn open(device: &Path) -> anyhow::Result<File> {
-    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     OpenOptions::new()
         .read(true)
         .write(true)
-        .custom_flags(direct)
+        .custom_flags(crate::disks::direct())
         .open(device)
         .map_err(cannot("open", device))
 }

@@ -12,51 +12,40 @@ pub struct GrpcBenchArgs {
     /// Directory for the store's file, on a disk that is faster than gRPC [default: $TMPDIR, else
     /// /var/tmp]
     #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// MiB of the store
-    #[arg(long, default_value_t = 1024, value_name = "MIB")]
-    pub mib: u64,
+    pub(super) dir: Option<PathBuf>,
+    /// Size of the store
+    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = lumpscope_units::size_within(512 << 20, 1 << 40))]
+    pub(super) capacity: u64,
     /// Rounds; each gives one ratio of each figure
     #[arg(long, default_value_t = 7, value_name = "N")]
-    pub rounds: usize,
+    pub(super) rounds: usize,
     /// Timed part of one run, in seconds
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
-    pub seconds: f64,
-    /// Calls under way at a time on each connection: so many that the disk is not waited for
+    pub(super) seconds: f64,
+    /// Calls in flight on each connection: enough that nobody waits for the disk
     #[arg(long, default_value_t = 16, value_name = "N")]
-    pub calls: usize,
+    pub(super) depth: usize,
     /// Only figures whose name holds this text, for example "put 1 MiB" or "4 connections";
     /// "memory" and "resets" are two more
     #[arg(long, value_name = "PATTERN")]
-    pub only: Option<String>,
+    pub(super) only: Option<String>,
     /// Connections of the memory figure, each with one put of 4 MiB at a time
     #[arg(long, default_value_t = 64, value_name = "N")]
-    pub clients: usize,
+    pub(super) clients: usize,
     /// Puts that are reset in the middle
     #[arg(long, default_value_t = 1000, value_name = "N")]
-    pub resets: usize,
+    pub(super) resets: usize,
     /// Observe the disk while the service is measured
     #[arg(long)]
-    pub probes: bool,
+    pub(super) probes: bool,
     /// Compare with a service that does the work of a store in memory: it copies each body that
     /// is put into memory of its own, and sums what is put and what it sends
     #[arg(long)]
-    pub working_peer: bool,
-    /// A short run: 2 rounds of 0.2 s
-    #[arg(long)]
-    pub quick: bool,
+    pub(super) working_peer: bool,
     #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub output: OutputArgs,
+    pub(super) output: OutputArgs,
     #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub transport: TransportArgs,
+    pub(super) transport: TransportArgs,
 }
 
 /// Settings of HTTP/2, for the service and its peer alike.
@@ -117,19 +106,6 @@ impl TransportArgs {
             frame_size: self.frame_size.unwrap_or(default.frame_size),
             ..default
         }
-    }
-}
-
-impl GrpcBenchArgs {
-    /// With `--quick` applied.
-    #[must_use]
-    pub(super) fn effective(mut self) -> Self {
-        if self.quick {
-            self.rounds = self.rounds.min(2);
-            self.seconds = self.seconds.min(0.2);
-            self.mib = self.mib.min(512);
-        }
-        self
     }
 }
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use lumpscope_engine::buffer::BufferPool;
-use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::disks::free_bytes;
@@ -38,13 +37,13 @@ impl StoreFile {
     pub(crate) fn make(
         exe: &Path,
         dir: &Path,
-        mib: u64,
+        bytes: u64,
         interrupt: &Interrupt,
     ) -> anyhow::Result<StoreFile> {
         let (file, path) = unnamed(dir)?;
         let mut format = Command::new(exe);
         format.arg("format").arg(&path);
-        format.arg("--capacity").arg((mib << 20).to_string());
+        format.arg("--capacity").arg(bytes.to_string());
         interrupt.run(format, Duration::from_mins(10))?;
         Ok(StoreFile { _file: file, path })
     }
@@ -74,12 +73,12 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Measures the disk of a directory, which must have room for a store of `mib`.
-    pub(crate) fn measure(dir: &Path, mib: u64) -> anyhow::Result<Disk> {
-        let needed = (mib << 20) + SIZE;
+    /// Measures the disk of a directory, which must have room for a store of so many bytes.
+    pub(crate) fn measure(dir: &Path, bytes: u64) -> anyhow::Result<Disk> {
+        let needed = bytes + SIZE;
         if free_bytes(dir)? < needed + needed / 16 {
             bail!(
-                "--dir {} cannot be used: it has no room for {} MiB; give --mib less",
+                "--dir {} cannot be used: it has no room for {} MiB; give --capacity less",
                 dir.display(),
                 needed >> 20
             );
@@ -88,7 +87,7 @@ impl Disk {
         let direct = OpenOptions::new()
             .read(true)
             .write(true)
-            .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
+            .custom_flags(crate::disks::direct())
             .open(&path)
             .map_err(|_| {
                 anyhow!(

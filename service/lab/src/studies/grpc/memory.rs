@@ -1,26 +1,22 @@
 //! Memory of the service while many clients put large lumps at once.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::args::Transport;
 use super::service;
-use crate::failure::call_failed;
-use crate::load::grpc::content::LARGE_BIT;
-use crate::load::grpc::{self as client, content};
+use crate::load::grpc::{Call, Clients, Length, Room, Setting};
 use crate::process::Interrupt;
 use crate::process::{SERVICE, Server};
 
-/// Size of each lump.
-const SIZE: usize = 4 << 20;
 /// Most resident memory of the service.
 pub(super) const GOAL_BYTES: u64 = 256 << 20;
 /// Time before which every client has begun, and the service has met them all together.
 const LEAST: Duration = Duration::from_secs(5);
-/// MiB of the store: all ids, one lump of each client that is not safe yet, and some.
-pub(super) const STORE_MIB: u64 = 1024;
+/// Bytes of the store: all ids, one lump of each client that is not safe yet, and some.
+pub(super) const STORE_BYTES: u64 = 1 << 30;
 /// Ids that are used.
 const IDS: u64 = 96;
 
@@ -38,8 +34,6 @@ pub(super) struct MemoryView {
     pub(super) peak_bytes: u64,
     /// Resident after the last put.
     pub(super) after_bytes: u64,
-    pub(super) goal_bytes: u64,
-    pub(super) met: bool,
 }
 
 /// A service of its own, because the kernel notes the peak of a process.
@@ -53,48 +47,31 @@ pub(super) async fn measure(
 ) -> anyhow::Result<MemoryView> {
     let server = Server::start(SERVICE, service(exe, store, transport, false), interrupt)?;
     let idle_bytes = server.resident()?.1;
-    let mut connected = Vec::new();
-    for _ in 0..clients {
-        connected.push(client::connect(SERVICE, &server.url).await?);
-    }
-    let begin = Instant::now();
-    let end = begin + time.max(LEAST);
-    let mut tasks = tokio::task::JoinSet::new();
-    for (number, mut client) in connected.into_iter().enumerate() {
-        tasks.spawn(async move {
-            let mut id = number as u64;
-            let (mut puts, mut refused) = (0, 0);
-            while Instant::now() < end {
-                let body = content::body(id, SIZE);
-                match client::put(&mut client, LARGE_BIT | (id % IDS), body).await {
-                    Ok(_) => puts += 1,
-                    Err(status) if status.code() == tonic::Code::Unavailable => {
-                        refused += 1;
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
-                    Err(status) => return Err(call_failed(SERVICE, "put")(status)),
-                }
-                id += clients as u64;
-            }
-            Ok((puts, refused))
-        });
-    }
-    let (mut puts, mut refused) = (0, 0);
-    for counted in client::finish(tasks).await? {
-        puts += counted.0;
-        refused += counted.1;
-    }
+    let putting = Setting {
+        call: Call::Put,
+        mib: 4,
+        connections: clients,
+    };
+    let room = Room {
+        filled: 0,
+        puts: IDS,
+    };
+    let length = Length {
+        calls: 1,
+        time: time.max(LEAST),
+        patient: true,
+    };
+    let connected = Clients::connect(&server, clients).await?;
+    let outcome = connected.run(&server, putting, room, length).await?;
     interrupt.check()?;
     let (peak_bytes, after_bytes) = server.resident()?;
     Ok(MemoryView {
         clients,
-        seconds: begin.elapsed().as_secs_f64(),
-        puts,
-        refused,
+        seconds: outcome.measured.seconds,
+        puts: outcome.measured.requests,
+        refused: outcome.measured.errors,
         idle_bytes,
         peak_bytes,
         after_bytes,
-        goal_bytes: GOAL_BYTES,
-        met: peak_bytes <= GOAL_BYTES,
     })
 }

@@ -8,7 +8,6 @@
 mod args;
 pub(crate) mod disk;
 mod memory;
-mod page;
 mod pair;
 mod peer;
 mod report;
@@ -19,19 +18,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::failure::{above_0, nothing_chosen, within};
+use crate::human;
 
 pub use args::{GrpcBenchArgs, GrpcPeerArgs, Transport, TransportArgs};
 pub(crate) use pair::service;
 pub use peer::serve as serve_peer;
 
 use crate::disks::default_dir;
-use crate::experiment::{self, Machine};
-use crate::load::grpc::{Call, Clients, Room, Setting, content, runtime};
+use crate::experiment;
+use crate::experiment::report::{Report, Unit, disk as disk_of};
+use crate::load::grpc::{Call, Clients, Length, Room, Setting, content, runtime};
 use crate::process::Interrupt;
 use disk::{Disk, StoreFile};
 use memory::MemoryView;
 use pair::Pair;
-use report::{Report, RunPair};
+use report::{Data, RunPair};
 use resets::ResetsView;
 
 /// Connections of the setting that has most.
@@ -49,8 +50,8 @@ const OTHERS: [&str; 2] = ["memory", "resets"];
 /// Everything that keeps the service from being measured. The message says what to do.
 pub fn run(args: &GrpcBenchArgs, exe: &Path, default: Transport) -> anyhow::Result<ExitCode> {
     let transport = args.transport.over(default);
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        measure(&args.clone().effective(), exe, transport, interrupt)
+    experiment::run(&args.output, |interrupt| {
+        measure(args, exe, transport, interrupt)
     })
 }
 
@@ -59,15 +60,14 @@ fn measure(
     exe: &Path,
     transport: Transport,
     interrupt: &Interrupt,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<(Report, Data)> {
     let settings = chosen(args)?;
-    let machine = Machine::before();
     content::prepare();
     let dir = &args.dir.clone().unwrap_or_else(default_dir);
     eprintln!("measuring the disk of {}", dir.display());
-    let disk = Disk::measure(dir, args.mib.max(memory::STORE_MIB))?;
-    eprintln!("making a store of {} MiB", args.mib);
-    let store = StoreFile::make(exe, dir, args.mib, interrupt)?;
+    let disk = Disk::measure(dir, args.capacity.max(memory::STORE_BYTES))?;
+    eprintln!("making a store of {}", human::bytes(args.capacity));
+    let store = StoreFile::make(exe, dir, args.capacity, interrupt)?;
     let runtime = runtime()?;
     let bench = Bench {
         args,
@@ -80,30 +80,44 @@ fn measure(
     // The future runs on this thread, to which the children are tied.
     let (runs, resets) = runtime.block_on(bench.rounds(&settings))?;
     let memory = runtime.block_on(bench.memory())?;
-    Ok(Report {
-        machine: machine.and_after(),
+    let data = Data {
         disk,
-        store_mib: args.mib,
-        seconds_per_run: args.seconds,
-        calls_per_connection: args.calls,
-        probes: args.probes,
-        working_peer: args.working_peer,
         transport,
-        rounds: if settings.is_empty() { 0 } else { args.rounds },
-        figures: report::figures(&runs, args.working_peer),
         memory,
         resets,
-        notes: report::notes(args.working_peer),
         runs,
-    })
+    };
+    let mut report = report::report(&data, args.working_peer);
+    facts(&mut report, args, &data);
+    Ok((report, data))
+}
+
+fn facts(report: &mut Report, args: &GrpcBenchArgs, data: &Data) {
+    let (disk, speed) = (&data.disk, |value| Unit::BytesPerSecond.text(value));
+    let store = format!(
+        "{} in {} ({}), which alone writes {} and reads {} (8 x 1 MiB in flight)",
+        human::bytes(args.capacity),
+        disk.dir.display(),
+        disk.file_system,
+        speed(disk.write_bytes_per_second),
+        speed(disk.read_bytes_per_second)
+    );
+    report.fact("Store", store);
+    report.fact("Disk", disk_of(&disk.dir));
+    report.fact("Probes", if args.probes { "on" } else { "off" });
+    let runs = format!(
+        "{} rounds of {} s a run, {} calls in flight on each connection",
+        args.rounds, args.seconds, args.depth
+    );
+    report.fact("Runs", runs);
+    report.fact("HTTP/2", data.transport.to_string());
 }
 
 /// The settings that are asked for, after a look at all options.
 fn chosen(args: &GrpcBenchArgs) -> anyhow::Result<Vec<Setting>> {
     within("--rounds", args.rounds, 1..=1000)?;
     above_0("--seconds", args.seconds, 600.0)?;
-    within("--mib", args.mib, 512..=1 << 20)?;
-    within("--calls", args.calls, 1..=256)?;
+    within("--depth", args.depth, 1..=256)?;
     within("--clients", args.clients, 1..=2000)?;
     within("--resets", args.resets, 1..=10_000)?;
     let settings: Vec<Setting> = Setting::all()
@@ -165,10 +179,9 @@ impl Bench<'_> {
             eprintln!("round {round} of {rounds}");
             for &setting in settings {
                 self.interrupt.check()?;
-                let (room, calls) = (self.room(setting), self.args.calls);
-                let time = Duration::from_secs_f64(self.args.seconds);
-                let run_ours = ours.run(&pair.ours, setting, room, calls, time);
-                let run_peer = peer.run(&pair.peer, setting, room, calls, time);
+                let (room, length) = (self.room(setting), self.length());
+                let run_ours = ours.run(&pair.ours, setting, room, length);
+                let run_peer = peer.run(&pair.peer, setting, room, length);
                 let (ours, peer) = if round % 2 == 1 {
                     let first = run_ours.await?;
                     (first, run_peer.await?)
@@ -192,8 +205,16 @@ impl Bench<'_> {
         Ok((runs, Some(resets)))
     }
 
+    fn length(&self) -> Length {
+        Length {
+            calls: self.args.depth,
+            time: Duration::from_secs_f64(self.args.seconds),
+            patient: false,
+        }
+    }
+
     fn room(&self, setting: Setting) -> Room {
-        Room::of(self.args.mib, setting.mib)
+        Room::of(self.args.capacity >> 20, setting.mib)
     }
 
     async fn memory(&self) -> anyhow::Result<Option<MemoryView>> {
@@ -201,7 +222,7 @@ impl Bench<'_> {
             return Ok(None);
         }
         eprintln!("memory of {} clients", self.args.clients);
-        let store = StoreFile::make(self.exe, self.dir, memory::STORE_MIB, self.interrupt)?;
+        let store = StoreFile::make(self.exe, self.dir, memory::STORE_BYTES, self.interrupt)?;
         memory::measure(
             self.exe,
             store.path(),

@@ -1,12 +1,13 @@
-//! The result: as JSON, and as a table for people.
+//! The figures as tables, and the runs behind them.
 
 use serde::Serialize;
 
 use super::args::Transport;
 use super::disk::Disk;
+use super::memory::GOAL_BYTES;
 use super::memory::MemoryView;
 use super::resets::ResetsView;
-use crate::experiment::{Machine, Measure, report, verdict};
+use crate::experiment::report::{Cell, Report, Table, Unit};
 use crate::human;
 use crate::load::grpc::{Outcome, Setting};
 
@@ -65,30 +66,6 @@ const WORKING_NOTE: &str = "The peer is the server tonic generates from our prot
      disk, no journal, no request ids, no metrics: all of that is in our figures, and is what the \
      ratio is about.";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) enum Unit {
-    BytesPerSecond,
-    Nanoseconds,
-    CpuSecondsPerGib,
-}
-
-impl Measure for Unit {
-    fn unit(self) -> report::Unit {
-        match self {
-            Unit::BytesPerSecond => report::Unit::BytesPerSecond,
-            Unit::Nanoseconds => report::Unit::Nanoseconds,
-            Unit::CpuSecondsPerGib => report::Unit::SecondsPerGib,
-        }
-    }
-
-    fn higher_is_better(self) -> bool {
-        self == Unit::BytesPerSecond
-    }
-}
-
-/// A line of the result.
-pub(super) type Compared = crate::experiment::Figure<Unit>;
-
 /// Ours and the peer's, of one setting in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct RunPair {
@@ -105,168 +82,137 @@ impl RunPair {
     }
 }
 
-/// Everything.
+/// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
-    #[serde(flatten)]
-    pub(super) machine: Machine,
+pub(super) struct Data {
     pub(super) disk: Disk,
-    pub(super) store_mib: u64,
-    pub(super) seconds_per_run: f64,
-    pub(super) calls_per_connection: usize,
-    pub(super) probes: bool,
-    pub(super) working_peer: bool,
     pub(super) transport: Transport,
-    pub(super) rounds: usize,
-    pub(super) figures: Vec<Compared>,
     pub(super) memory: Option<MemoryView>,
     pub(super) resets: Option<ResetsView>,
-    pub(super) notes: [&'static str; 6],
     pub(super) runs: Vec<RunPair>,
 }
 
-pub(super) fn notes(working_peer: bool) -> [&'static str; 6] {
-    let mut notes = NOTES;
-    if working_peer {
-        notes[1] = WORKING_NOTE;
-    }
-    notes
-}
+/// What is measured of a call.
+const MEASURES: [(&str, Unit); 3] = [
+    ("throughput", Unit::BytesPerSecond),
+    ("99 %", Unit::Nanoseconds),
+    ("processor time", Unit::SecondsPerGib),
+];
 
-/// Three lines for each setting.
-pub(super) fn figures(runs: &[RunPair], working_peer: bool) -> Vec<Compared> {
+/// Three rows for each setting.
+fn ratios(runs: &[RunPair], working_peer: bool) -> Table {
     let goals = if working_peer { &WORKING } else { &IDLE };
-    let mut views = Vec::new();
+    let goals = [Some(goals.throughput), Some(goals.p99), goals.cpu];
+    let mut table = Table::compared("Ours beside the peer's, round by round.");
     for setting in Setting::all() {
-        let pairs: Vec<&RunPair> = runs.iter().filter(|run| run.setting == setting).collect();
-        if pairs.is_empty() {
+        let of: Vec<&RunPair> = runs.iter().filter(|run| run.setting == setting).collect();
+        if of.is_empty() {
             continue;
         }
-        // Where a server answered nothing in time there is nothing to compare.
-        let pairs: Vec<&RunPair> = pairs.into_iter().filter(|pair| pair.is_whole()).collect();
-        for unit in [
-            Unit::BytesPerSecond,
-            Unit::Nanoseconds,
-            Unit::CpuSecondsPerGib,
-        ] {
-            views.push(figure(setting, (unit, goals), &pairs));
+        for ((what, unit), goal) in MEASURES.into_iter().zip(goals) {
+            let value = |outcome: &Outcome| {
+                Some(match unit {
+                    Unit::BytesPerSecond => outcome.measured.bytes_per_second(),
+                    Unit::Nanoseconds => human::as_float(outcome.measured.latency.p99_ns),
+                    _ => outcome.cpu_seconds_per_gib,
+                })
+            };
+            // Where a server answered nothing in time there is nothing to compare.
+            let whole = of.iter().filter(|pair| pair.is_whole());
+            let pairs: Vec<_> = whole
+                .map(|pair| (value(&pair.ours), value(&pair.peer)))
+                .collect();
+            table.pair(format!("{}, {what}", setting.name()), unit, goal, &pairs);
         }
     }
-    views
+    table
 }
 
-fn figure(setting: Setting, (unit, goals): (Unit, &Goals), pairs: &[&RunPair]) -> Compared {
-    let (what, goal) = match unit {
-        Unit::BytesPerSecond => ("throughput", Some(goals.throughput)),
-        Unit::Nanoseconds => ("99 %", Some(goals.p99)),
-        Unit::CpuSecondsPerGib => ("processor time", goals.cpu),
-    };
-    let value = |outcome: &Outcome| {
-        Some(match unit {
-            Unit::BytesPerSecond => outcome.measured.bytes_per_second(),
-            Unit::Nanoseconds => human::as_float(outcome.measured.latency.p99_ns),
-            Unit::CpuSecondsPerGib => outcome.cpu_seconds_per_gib,
-        })
-    };
-    let values = pairs.iter();
-    let values = values.map(|pair| (value(&pair.ours), value(&pair.peer)));
-    let name = format!("{}, {what}", setting.name());
-    Compared::of(name, unit, goal, &values.collect::<Vec<_>>())
+/// The report: speed, and what is promised beside it.
+pub(super) fn report(data: &Data, working_peer: bool) -> Report {
+    let mut report = Report::new(match working_peer {
+        true => "The service through gRPC, beside one that works in memory",
+        false => "The service through gRPC, beside one that stores nothing",
+    });
+    report.note(&NOTES);
+    if working_peer {
+        report.notes[1] = WORKING_NOTE.to_owned();
+    }
+    if !data.runs.is_empty() {
+        report
+            .section("Ratios")
+            .add(ratios(&data.runs, working_peer));
+    }
+    let bytes = |bytes: u64| Cell::value(Some(human::as_float(bytes)), Unit::Bytes);
+    let mut table = Table::new("Promises beside speed.", &["seen"]);
+    if let Some(memory) = &data.memory {
+        let clients = memory.clients;
+        table.group(format!(
+            "{clients} clients put 4 MiB each, for {:.1} s",
+            memory.seconds
+        ));
+        table.row("puts", vec![Cell::count(memory.puts)]);
+        table.row("told to try again", vec![Cell::count(memory.refused)]);
+        table.row("resident before", vec![bytes(memory.idle_bytes)]);
+        let is_met = memory.peak_bytes <= GOAL_BYTES;
+        let met = if is_met { "met" } else { "MISSED" };
+        let peak = format!(
+            "resident at most (goal ≤ {}: {met})",
+            human::bytes(GOAL_BYTES)
+        );
+        table.row(peak, vec![bytes(memory.peak_bytes)]);
+        table.row("resident after", vec![bytes(memory.after_bytes)]);
+    }
+    if let Some(resets) = &data.resets {
+        let met = if resets.met { "met" } else { "MISSED" };
+        let resets_of = resets.resets;
+        table.group(format!(
+            "{resets_of} puts of 4 MiB reset in the middle (goal 0: {met})"
+        ));
+        table.row("answered", vec![Cell::count(resets.answered as u64)]);
+        table.row(
+            "partial lumps visible",
+            vec![Cell::count(resets.visible as u64)],
+        );
+        let left = |value| Cell::value(value, Unit::Bytes);
+        table.row(
+            "buffers left in use",
+            vec![left(resets.leaked_buffer_bytes)],
+        );
+        table.row(
+            "body memory left in use",
+            vec![left(resets.leaked_body_bytes)],
+        );
+        let disk = format!("{} B", resets.leaked_disk_bytes);
+        table.row("disk left in use", vec![Cell::text(disk)]);
+    }
+    if !table.rows.is_empty() {
+        report
+            .section("Memory, and what resets leave behind")
+            .add(table);
+    }
+    report.findings.hypotheses.extend(doubt(data));
+    report
 }
 
-impl Report {
-    /// For people.
-    pub(super) fn text(&self) -> String {
-        let mut lines = Vec::new();
-        if !self.figures.is_empty() {
-            lines.extend(Compared::lines(&self.figures));
-            lines.push(String::new());
-        }
-        lines.extend(self.memory.as_ref().map(MemoryView::text));
-        lines.extend(self.resets.as_ref().map(ResetsView::text));
-        lines.push(self.circumstances());
-        lines.extend(self.doubt());
-        lines.push(String::new());
-        lines.extend(self.notes.map(|note| format!("- {note}")));
-        lines.push(String::new());
-        lines.join("\n")
-    }
-
-    /// Remark for a disk that is hardly faster than the peer.
-    pub(super) fn doubt(&self) -> Option<String> {
-        let of_bytes = |figure: &&Compared| figure.unit == Unit::BytesPerSecond;
-        let peers = self.figures.iter().filter(of_bytes);
-        let fastest = peers
-            .filter_map(|figure| Some(figure.peer?.median))
-            .fold(0.0, f64::max);
-        let disk = self
-            .disk
-            .write_bytes_per_second
-            .min(self.disk.read_bytes_per_second);
-        (disk < fastest * DISK_AHEAD).then(|| {
-            format!(
-                "THE DISK MAY BE THE LIMIT: it gives less than {DISK_AHEAD} times what the peer \
-                 reaches without one"
-            )
-        })
-    }
-
-    fn circumstances(&self) -> String {
-        format!(
-            "{} rounds of {} s a run, {} calls under way on each connection; store of {} MiB on {} \
-             ({}), which alone writes {} and reads {} (8 x 1 MiB at a time); probes {}; {}",
-            self.rounds,
-            self.seconds_per_run,
-            self.calls_per_connection,
-            self.store_mib,
-            self.disk.dir.display(),
-            self.disk.file_system,
-            report::Unit::BytesPerSecond.text(self.disk.write_bytes_per_second),
-            report::Unit::BytesPerSecond.text(self.disk.read_bytes_per_second),
-            if self.probes { "on" } else { "off" },
-            self.machine,
-        )
-    }
-}
-
-impl MemoryView {
-    fn text(&self) -> String {
-        format!(
-            "memory: {} clients put 4 MiB each again and again for {:.1} s ({} puts, {} told to try \
-             again): resident at most {} (before {}, after {}), goal ≤ {}: {}",
-            self.clients,
-            self.seconds,
-            human::count(self.puts),
-            human::count(self.refused),
-            human::bytes(self.peak_bytes),
-            human::bytes(self.idle_bytes),
-            human::bytes(self.after_bytes),
-            human::bytes(self.goal_bytes),
-            verdict(self.met),
-        )
-    }
-}
-
-impl ResetsView {
-    fn text(&self) -> String {
-        let left = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value}"));
-        format!(
-            "resets: {} puts of 4 MiB reset in the middle: {} answered, {} partial lumps visible, {} \
-             bytes of buffers, {} bytes of body memory and {} bytes of disk left in use, goal 0: {}",
-            self.resets,
-            self.answered,
-            self.visible,
-            left(self.leaked_buffer_bytes),
-            left(self.leaked_body_bytes),
-            self.leaked_disk_bytes,
-            verdict(self.met),
-        )
-    }
+/// Remark for a disk that is hardly faster than the peer.
+fn doubt(data: &Data) -> Option<String> {
+    let peers = data
+        .runs
+        .iter()
+        .map(|run| run.peer.measured.bytes_per_second());
+    let fastest = peers.fold(0.0, f64::max);
+    let disk = &data.disk;
+    let slowest = disk.write_bytes_per_second.min(disk.read_bytes_per_second);
+    (slowest < fastest * DISK_AHEAD).then(|| {
+        format!("The disk may be the limit: it is less than {DISK_AHEAD} times as fast as the peer without one.")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::report::{Figure, Row};
     use crate::load::Meter;
     use std::time::Duration;
 
@@ -283,25 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_calls_meets_nothing() {
-        let setting = Setting::all().next().expect("there are settings");
-        let silent = RunPair {
-            round: 1,
-            setting,
-            ours: outcome(0, Duration::ZERO),
-            peer: outcome(10, Duration::from_millis(1)),
-        };
-        let views = figures(&[silent], false);
-        assert_eq!(views.len(), 3);
-        assert!(
-            views
-                .iter()
-                .all(|view| view.ratio.is_none() && view.met.is_none())
-        );
-    }
-
-    #[test]
-    fn goals_are_of_the_ratios_of_all_rounds() {
+    fn goals_are_of_the_ratios_of_all_rounds_with_answers() {
         let ms = Duration::from_millis;
         let setting = Setting::all().next().expect("there are settings");
         let pair = |ours, peer| RunPair {
@@ -310,15 +238,22 @@ mod tests {
             ours: outcome(ours, ms(3)),
             peer: outcome(peer, ms(1)),
         };
-        let views = figures(&[pair(95, 100), pair(90, 100), pair(50, 50)], false);
-        let [throughput, p99, cpu] = &views[..] else {
-            panic!("three figures, not {views:?}")
+        let silent = pair(0, 10);
+        let table = ratios(&[silent, pair(95, 100), pair(90, 100), pair(50, 50)], false);
+        let ratio = |row: &Row| match row {
+            Row::Cells(_, cells) => cells[2].figure().expect("a ratio").clone(),
+            Row::Group(_) => panic!("no groups"),
         };
-        let ratio = throughput.ratio.expect("three ratios");
-        assert!((ratio.median - 0.95).abs() < 1e-9, "{ratio:?}");
-        assert_eq!(
-            (throughput.met, p99.met, cpu.met),
-            (Some(true), Some(false), Some(true))
+        let ratios: Vec<Figure> = table.rows.iter().map(ratio).collect();
+        let [throughput, p99, cpu] = &ratios[..] else {
+            panic!("three figures, not {ratios:?}")
+        };
+        let median = throughput.spread().expect("three ratios").median;
+        assert!(
+            (median - 0.95).abs() < 1e-9 && throughput.runs.len() == 3,
+            "{throughput:?}"
         );
+        let met = [throughput, p99, cpu].map(|figure| figure.judged());
+        assert_eq!(met, [Some(Ok(true)), Some(Ok(false)), Some(Ok(true))]);
     }
 }

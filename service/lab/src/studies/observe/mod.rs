@@ -7,38 +7,36 @@
 //! judged by processor time instead (`Meter`), which other work on the machine does not change.
 
 mod args;
-mod files;
-mod fileserver;
 mod mode;
 mod objects;
-mod page;
 mod report;
 mod sectors;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+
+use serde::Serialize;
 
 use crate::failure::{above_0, nothing_chosen, within};
 
 pub use args::ObserveBenchArgs;
-pub(crate) use fileserver::{Flowop, ServerRun};
 pub(crate) use mode::Mode;
+pub(crate) use report::lost;
 
 use crate::disks::default_dir;
-use crate::experiment::{self, Machine};
+use crate::experiment;
+use crate::experiment::report::{Report, disk};
 use crate::load::grpc::{content, runtime};
 use crate::process::Interrupt;
 use crate::studies::grpc::Transport;
 use crate::studies::grpc::disk::StoreFile;
-use files::Files;
-use report::{Report, Run};
+use report::Run;
 use sectors::Sectors;
 
 /// MiB of the store of lumps of 1 MiB.
 const LUMPS_MIB: u64 = 1024;
 /// Names for `--only`.
-const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
+const PARTS: [&str; 2] = ["objects", "sectors"];
 
 /// Measures the service that `exe` is and prints. `transport` is what `lumpscope serve` does
 /// without flags.
@@ -49,11 +47,10 @@ const PARTS: [&str; 3] = ["objects", "sectors", "fileserver"];
 /// # Errors
 /// Everything that keeps the cost from being measured. The message says what to do.
 pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
-    let args = args.clone().effective();
-    check(&args)?;
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
+    experiment::run(&args.output, |interrupt| {
+        check(args)?;
         let bench = Bench {
-            args: &args,
+            args,
             exe,
             transport,
             interrupt,
@@ -62,37 +59,15 @@ pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow:
     })
 }
 
-/// The runs of the file server alone, in alternating modes, round by round. All of them: none is
-/// left out.
-///
-/// Blocks; call it from the main thread. Needs root.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn fileserver_runs(
-    args: &ObserveBenchArgs,
-    exe: &Path,
-    transport: Transport,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Vec<ServerRun>> {
-    check(args)?;
-    content::prepare();
-    let bench = Bench {
-        args,
-        exe,
-        transport,
-        interrupt,
-    };
-    // The future runs on this thread, to which the children are tied.
-    runtime()?.block_on(bench.fileserver())
+/// The data behind the figures.
+#[derive(Serialize)]
+struct Data {
+    runs: Vec<Run>,
 }
 
 fn check(args: &ObserveBenchArgs) -> anyhow::Result<()> {
     within("--rounds", args.rounds, 1..=1000)?;
     above_0("--seconds", args.seconds, 600.0)?;
-    above_0("--fileserver-seconds", args.fileserver_seconds, 600.0)?;
-    within("--files", args.files, 100..=1_000_000)?;
-    within("--clients", args.clients, 1..=1000)?;
     if PARTS.iter().any(|part| wanted(args, part)) {
         return Ok(());
     }
@@ -114,32 +89,30 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn measure(&self) -> anyhow::Result<Report> {
-        let machine = Machine::before();
+    fn measure(&self) -> anyhow::Result<(Report, Data)> {
         content::prepare();
-        let runtime = runtime()?;
         let mut runs = Vec::new();
-        // The futures run on this thread, to which the children are tied.
+        // The future runs on this thread, to which the children are tied.
         if wanted(self.args, PARTS[0]) {
-            runtime.block_on(self.objects(&mut runs))?;
+            runtime()?.block_on(self.objects(&mut runs))?;
         }
-        let loop_dir = if wanted(self.args, PARTS[1]) {
-            Some(self.sectors(&mut runs)?)
-        } else {
-            None
+        let loop_dir = match wanted(self.args, PARTS[1]) {
+            true => Some(self.sectors(&mut runs)?),
+            false => None,
         };
-        if wanted(self.args, PARTS[2]) {
-            let served = runtime.block_on(self.fileserver())?;
-            runs.extend(served.iter().flat_map(ServerRun::figures));
+        let mut report = report::report(&runs);
+        let (rounds, seconds) = (self.args.rounds, self.args.seconds);
+        report.fact("Runs", format!("{rounds} rounds of {seconds} s a run"));
+        if let Some(dir) = loop_dir {
+            report.fact("Image of the loop device", disk(&dir));
         }
-        let rounds = self.args.rounds;
-        Ok(Report::new(self.args, rounds, loop_dir, machine, runs))
+        Ok((report, Data { runs }))
     }
 
     fn store(&self, mib: u64) -> anyhow::Result<StoreFile> {
         let dir = self.args.dir.clone().unwrap_or_else(default_dir);
         eprintln!("making a store of {mib} MiB in {}", dir.display());
-        StoreFile::make(self.exe, &dir, mib, self.interrupt)
+        StoreFile::make(self.exe, &dir, mib << 20, self.interrupt)
     }
 
     async fn objects(&self, runs: &mut Vec<Run>) -> anyhow::Result<()> {
@@ -159,21 +132,5 @@ impl Bench<'_> {
             sectors.round(self, round, runs)?;
         }
         Ok(sectors.dir)
-    }
-
-    async fn fileserver(&self) -> anyhow::Result<Vec<ServerRun>> {
-        let store = self.store(fileserver::store_mib(self.args.files))?;
-        let mut runs = Vec::new();
-        let files = Files::new(self.args.files).map(Arc::new);
-        let Some(files) = files else {
-            return Ok(runs);
-        };
-        eprintln!("making {} files", files.to_fill());
-        fileserver::fill(self, store.path(), &files).await?;
-        for round in 1..=self.args.rounds {
-            eprintln!("file server, round {round} of {}", self.args.rounds);
-            runs.extend(fileserver::round(self, store.path(), &files, round).await?);
-        }
-        Ok(runs)
     }
 }

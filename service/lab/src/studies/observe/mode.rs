@@ -31,6 +31,14 @@ pub(crate) enum Mode {
 
 impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Off, Mode::Histograms, Mode::OffAgain, Mode::Events];
+    /// In the order of the table.
+    pub(super) const EVERY: [Mode; 5] = [
+        Mode::Off,
+        Mode::OffAgain,
+        Mode::Histograms,
+        Mode::Events,
+        Mode::Bpftrace,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -53,7 +61,7 @@ impl Mode {
     }
 
     /// Starts the service in this mode, and makes sure that it is.
-    pub(super) fn start(
+    pub(crate) fn start(
         self,
         exe: &Path,
         store: &Path,

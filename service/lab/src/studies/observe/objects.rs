@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::mode::{Meter, Mode};
-use super::report::{Run, Unit};
+use super::report::Run;
 use super::{Bench, LUMPS_MIB};
+use crate::experiment::report::Unit;
 use crate::experiment::rotate;
-use crate::load::grpc::{Call, Clients, Room, Setting};
+use crate::load::grpc::{Call, Clients, Length, Room, Setting};
 
 /// Connections, and calls under way on each.
 const CONNECTIONS: usize = 4;
@@ -44,9 +45,13 @@ pub(super) async fn round(
             bench.interrupt.check()?;
             let setting = setting(call);
             let room = Room::of(LUMPS_MIB, 1);
-            let time = Duration::from_secs_f64(bench.args.seconds);
+            let length = Length {
+                calls: CALLS,
+                time: Duration::from_secs_f64(bench.args.seconds),
+                patient: false,
+            };
             let meter = mode.meter(&server)?;
-            let outcome = clients.run(&server, setting, room, CALLS, time).await?;
+            let outcome = clients.run(&server, setting, room, length).await?;
             runs.push(Run {
                 figure: format!("{}, gRPC", setting.name()),
                 unit: Unit::BytesPerSecond,

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::Bench;
 use super::mode::{Bpftrace, Meter, Mode};
-use super::report::{Run, Unit};
+use super::report::Run;
 use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
+use crate::experiment::report::Unit;
 use crate::experiment::rotate;
 use crate::failure::peer_failed;
 use crate::human::as_float;

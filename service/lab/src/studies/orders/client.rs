@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, bail};
 use hdrhistogram::Histogram;
 use lumpscope_engine::clock::virtual_time;
-use lumpscope_engine::{
-    Driver, Error, LearnedStats, LumpId, RequestCtx, RequestId, Store, StoreOptions,
-};
+use lumpscope_engine::{Driver, Error, LumpId, RequestCtx, RequestId, Store, StoreOptions};
 use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
@@ -38,8 +36,6 @@ pub(super) struct Run {
     pub(super) overtaken: u64,
     /// Most others that were answered before an older one: what the drive's own queue has added.
     pub(super) answered_before: u64,
-    /// Mean difference between predicted and observed time, in nanoseconds, with the learned policy.
-    pub(super) off_ns: Option<u64>,
 }
 
 /// One get under way.
@@ -172,7 +168,6 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Resu
         clients.most.1 = clients.most.1.max(get.answered_before);
     }
     let took_ns = clients.disk.now_ns() - begun_ns;
-    let learned = clients.store.order().learned;
     Ok(Run {
         rate: 1e9 / human::as_float(took_ns) * human::as_float(latencies.len()),
         mean_ns: latencies.mean(),
@@ -180,10 +175,5 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Resu
         max_ns: latencies.max(),
         overtaken: clients.most.0,
         answered_before: clients.most.1,
-        off_ns: learned.and_then(|learned| off(&learned)),
     })
-}
-
-fn off(learned: &LearnedStats) -> Option<u64> {
-    learned.error_ns.checked_div(learned.own + learned.told)
 }

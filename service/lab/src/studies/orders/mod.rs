@@ -11,7 +11,6 @@
 mod client;
 mod disk;
 mod image;
-mod page;
 mod report;
 
 use std::process::ExitCode;
@@ -24,10 +23,11 @@ use lumpscope_platter::queue::Order;
 use crate::experiment::OutputArgs;
 use crate::failure::argument;
 
-pub use report::{Line, Report};
+use report::Data;
+pub use report::Line;
 
+use crate::experiment;
 use crate::experiment::report::Spread;
-use crate::experiment::{self, Machine};
 
 /// Name of the disk without an arm.
 const FLAT: &str = "flat";
@@ -106,11 +106,17 @@ pub struct Case {
 /// # Errors
 /// Whatever keeps the orders from being compared.
 pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        compare(args, |line| {
+    experiment::run(&args.output, |interrupt| {
+        let lines = compare(args, |line| {
             eprintln!("{line}");
             interrupt.check()
-        })
+        })?;
+        let mut report = report::report(&lines);
+        report.fact("Emulated drive", args.drive.as_str());
+        let (requests, rounds, bound) = (args.requests, args.rounds, args.max_overtakes);
+        let runs = format!("{requests} gets a run, {rounds} seeds, at most {bound} overtakes");
+        report.fact("Runs", runs);
+        Ok((report, Data { lines }))
     })
 }
 
@@ -147,13 +153,13 @@ fn check(args: &OrdersArgs) -> anyhow::Result<()> {
 /// The ways that are compared: the engine's orders in front of a drive that is given one I/O at a
 /// time, and in front of one that orders what it is given itself.
 fn ways(args: &OrdersArgs) -> Vec<(QueuePolicy, usize, Order)> {
-    use QueuePolicy::{Deadline, Fifo, Learned, Position};
+    use QueuePolicy::{Deadline, Fifo, Position};
     let mut ways = Vec::new();
     for &at_disk in &args.at_disk {
         let (order, policies) = if at_disk == 1 {
-            (Order::Fifo, &[Fifo, Deadline, Position, Learned][..])
+            (Order::Fifo, &[Fifo, Deadline, Position][..])
         } else {
-            (Order::Position, &[Fifo, Position, Learned][..])
+            (Order::Position, &[Fifo, Position][..])
         };
         ways.extend(policies.iter().map(|policy| (*policy, at_disk, order)));
     }
@@ -167,10 +173,9 @@ fn ways(args: &OrdersArgs) -> Vec<(QueuePolicy, usize, Order)> {
 pub fn compare(
     args: &OrdersArgs,
     mut tell: impl FnMut(&str) -> anyhow::Result<()>,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<Vec<Line>> {
     check(args)?;
     let drive = drive_of(&args.drive)?;
-    let machine = Machine::before();
     let mut lines = Vec::new();
     for &size in &args.size {
         for &in_flight in &args.depth {
@@ -194,14 +199,7 @@ pub fn compare(
             }
         }
     }
-    Ok(Report {
-        drive: args.drive.clone(),
-        requests: args.requests,
-        rounds: args.rounds,
-        max_overtakes: args.max_overtakes,
-        lines,
-        machine: machine.and_after(),
-    })
+    Ok(lines)
 }
 
 fn rounds(drive: Option<&Drive>, case: &Case, rounds: u64) -> anyhow::Result<Vec<client::Run>> {

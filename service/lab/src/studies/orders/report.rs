@@ -1,16 +1,15 @@
-//! The result: as JSON, and as a table for people.
+//! The figures as a table.
 
 use lumpscope_platter::queue::Order;
 use serde::Serialize;
 
 use super::client::Run;
 use super::{Case, spread};
-use crate::experiment::report::Spread;
-use crate::experiment::{Machine, text};
+use crate::experiment::report::{Cell, Picture, Report, Spread, Table, Unit};
 use crate::human;
 
 /// How to read the numbers.
-pub(super) const NOTES: [&str; 4] = [
+const NOTES: [&str; 3] = [
     "The real engine, stepped on one thread in virtual time, over the emulated drive: the same \
      figures on every machine. Clients ask for the next lump when they have one; the lumps lie all \
      over the drive, and each is asked for at random.",
@@ -21,8 +20,6 @@ pub(super) const NOTES: [&str; 4] = [
      the bound. Answered: most younger ones that were answered before, which the drive's own queue \
      adds to. A drive that orders by position knows where arm and platters are; it lets no request \
      be passed by more than 64 later ones.",
-    "Off by: mean difference between the time that was predicted and that observed. Chance is in \
-     it: a turn of 7200 rpm takes 8.3 ms, and where the platter is, the engine cannot know.",
 ];
 
 /// One way to order gets of one size at one depth.
@@ -52,8 +49,6 @@ pub struct Line {
     pub overtaken: u64,
     /// Most others that were answered before an older one.
     pub answered_before: u64,
-    /// Mean difference between predicted and observed time in nanoseconds, with the learned policy.
-    pub off_ns: Option<u64>,
 }
 
 impl Line {
@@ -65,7 +60,6 @@ impl Line {
             .zip(base)
             .map(|(run, base)| run.rate / base.rate);
         let Spread { median, min, max } = spread(ratios);
-        let off: Vec<u64> = runs.iter().filter_map(|run| run.off_ns).collect();
         Line {
             size: case.size,
             in_flight: case.in_flight,
@@ -79,42 +73,59 @@ impl Line {
             max_ns: most(|run| run.max_ns),
             overtaken: most(|run| run.overtaken),
             answered_before: most(|run| run.answered_before),
-            off_ns: off.iter().sum::<u64>().checked_div(off.len() as u64),
         }
     }
 }
 
-/// All of them.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Name of the drive.
-    pub drive: String,
-    /// Gets in each run.
-    pub requests: u64,
-    /// Seeds.
-    pub rounds: u64,
-    /// The bound.
-    pub max_overtakes: u32,
-    /// In the order they were measured.
-    pub lines: Vec<Line>,
-    pub(super) machine: Machine,
+/// The data behind the figures.
+#[derive(Serialize)]
+pub(super) struct Data {
+    pub(super) lines: Vec<Line>,
 }
 
-impl Report {
-    pub(super) fn text(&self) -> String {
-        let Report {
-            drive,
-            requests,
-            rounds,
-            max_overtakes,
-            machine,
-            ..
-        } = self;
-        let lines = text::figures(&self.table());
-        format!(
-            "{drive}: {requests} gets a run, {rounds} seeds, bound {max_overtakes}\n\n{}\n\n{}\n\n{machine}",
-            lines.join("\n"),
-            NOTES.join("\n"),
-        )
+/// All lines, grouped by load.
+pub(super) fn report(lines: &[Line]) -> Report {
+    let columns = [
+        "gets/s",
+        "times fifo",
+        "mean",
+        "p99",
+        "max",
+        "overtaken",
+        "answered before",
+    ];
+    let mut table = Table::new(
+        "Medians over the seeds; the longest latency and the most overtakes of all of them.",
+        &columns,
+    );
+    table.picture = Some(Picture {
+        columns: vec![1],
+        reference: (1.0, "fifo"),
+    });
+    let mut group = String::new();
+    for line in lines {
+        let load = format!("{}, {} in flight", human::bytes(line.size), line.in_flight);
+        if load != group {
+            table.group(load.clone());
+            group = load;
+        }
+        let time = |ns| Cell::value(Some(ns), Unit::Nanoseconds);
+        let (policy, at_disk, drive) = (line.policy, line.at_disk, line.drive_order);
+        table.row(
+            format!("{policy}, {at_disk} at the drive ({drive})"),
+            vec![
+                Cell::value(Some(line.rate), Unit::PerSecond),
+                Cell::runs(Unit::Ratio, line.times_fifo),
+                time(line.mean_ns),
+                time(line.p99_ns),
+                time(human::as_float(line.max_ns)),
+                Cell::count(line.overtaken),
+                Cell::count(line.answered_before),
+            ],
+        );
     }
+    let mut report = Report::new("The order of waiting gets");
+    report.section("Orders on an emulated disk").add(table);
+    report.note(&NOTES);
+    report
 }

@@ -1,6 +1,6 @@
 //! Command line of `lumpscope bench peers`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Who;
 use crate::experiment::OutputArgs;
@@ -16,79 +16,49 @@ use crate::studies::seeds::DRIVE;
 pub struct PeersArgs {
     /// Directory for the disk images [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "device")]
-    pub dir: Option<PathBuf>,
+    pub(super) dir: Option<PathBuf>,
     /// Use this block device instead
     #[arg(long, value_name = "DEVICE")]
-    pub device: Option<PathBuf>,
-    /// MiB of a store; half of it is filled with lumps before anything is timed. With --blocks, more if
-    /// the objects need it
-    #[arg(long, default_value_t = 512, value_name = "MIB")]
-    pub mib: u64,
+    pub(super) device: Option<PathBuf>,
+    /// Size of a store, half of which is filled with lumps before anything is timed. With --blocks, more
+    /// if the objects need it
+    #[arg(long, default_value = "512M", value_name = "SIZE", value_parser = lumpscope_units::size_within(64 << 20, 1 << 50))]
+    pub(super) capacity: u64,
     /// Size of a lump, as 64K or 1M, up to 16M; with --blocks several, each for itself
     /// [default: 1M; with --blocks 1M,4M]
     #[arg(long, default_value = "1M", default_value_if("blocks", "true", "1M,4M"), value_name = "SIZE", hide_default_value = true,
           value_delimiter = ',', value_parser = lumpscope_units::size_within(512, 16 << 20))]
-    pub size: Vec<u64>,
+    pub(super) size: Vec<u64>,
     /// Puts to gets, as 1:1 or 30:70; a put replaces a lump chosen at random
     #[arg(long, default_value = "1:1", value_name = "PUT:GET", value_parser = mix)]
-    pub mix: Mix,
+    pub(super) mix: Mix,
     /// Requests in flight
     #[arg(long, default_value_t = 1, value_name = "N")]
-    pub depth: usize,
+    pub(super) depth: usize,
     /// Timed part of one run, in seconds
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
-    pub seconds: f64,
+    pub(super) seconds: f64,
     /// Rounds; each gives one ratio of each peer
     #[arg(long, default_value_t = 5, value_name = "N")]
-    pub rounds: usize,
+    pub(super) rounds: usize,
     /// Run only these; ratios are those of the first one to the others [default: all, of our engine]
     #[arg(long, value_name = "WHO", value_delimiter = ',', num_args = 1..)]
-    pub only: Vec<Who>,
+    pub(super) only: Vec<Who>,
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
-    pub cannyls_peer: Option<PathBuf>,
-    /// MinIO's server [default: minio in PATH]
-    #[arg(long, value_name = "PROGRAM")]
-    pub minio: Option<PathBuf>,
-    /// versitygw [default: versitygw in PATH]
-    #[arg(long, value_name = "PROGRAM")]
-    pub versitygw: Option<PathBuf>,
-    /// Garage [default: garage in PATH]
-    #[arg(long, value_name = "PROGRAM")]
-    pub garage: Option<PathBuf>,
-    /// s3s-fs [default: s3s-fs in PATH]
-    #[arg(long, value_name = "PROGRAM")]
-    pub s3s_fs: Option<PathBuf>,
+    pub(super) cannyls_peer: Option<PathBuf>,
     /// Show what each service makes the disk do for a put and for a get, in place of speed
     #[arg(long, conflicts_with_all = ["device", "mix", "depth", "seconds", "rounds"])]
-    pub blocks: bool,
+    pub(super) blocks: bool,
     /// With --blocks: objects that are put first
     /// [default: half a store, at most 1000]
     #[arg(long, value_name = "N", requires = "blocks")]
-    pub fill: Option<u64>,
+    pub(super) fill: Option<u64>,
     /// With --blocks: drive to replay the block requests on; `lumpscope platter drives` lists them
     #[arg(long, default_value = DRIVE, value_name = "NAME")]
-    pub model: String,
+    pub(super) model: String,
     #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub output: OutputArgs,
-}
-
-impl PeersArgs {
-    /// The program given for a peer.
-    pub(super) fn program(&self, who: Who) -> Option<&Path> {
-        let given = match who {
-            Who::Minio => &self.minio,
-            Who::Versitygw => &self.versitygw,
-            Who::Garage => &self.garage,
-            Who::S3sFs => &self.s3s_fs,
-            _ => &None,
-        };
-        given.as_deref()
-    }
+    pub(super) output: OutputArgs,
 }
 
 /// Shares of the requests.

@@ -18,10 +18,10 @@ use anyhow::{anyhow, ensure};
 use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
-use super::{Bench, LeftOut, PeersArgs, StorePlace, Who, check};
+use super::report::peers;
+use super::{Bench, LeftOut, PeersArgs, StorePlace, Who};
 use crate::disks::StoreKind;
-use crate::experiment::report::{Bar, Bars, Cell, Page, Setup, Table, Unit};
-use crate::experiment::{Machine, text};
+use crate::experiment::report::{Bar, Bars, Cell, Report, Table, Unit};
 use crate::failure::{cannot, message};
 use crate::human;
 use crate::load::runner::{Durability, Run, RunOptions, Target};
@@ -122,17 +122,13 @@ struct Cost {
     complete: bool,
 }
 
-/// Everything.
-#[derive(Debug, Serialize)]
-pub(super) struct Report {
-    command_line: Vec<String>,
-    machine: Machine,
-    model: String,
+/// The data behind the figures.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Data {
     /// Bytes of an object, and how many were put first.
     sizes: Vec<(u64, u64)>,
     costs: Vec<Cost>,
     left_out: Vec<LeftOut>,
-    notes: Vec<&'static str>,
 }
 
 /// A peer that serves.
@@ -189,30 +185,20 @@ pub(super) fn measure(
     args: &PeersArgs,
     exe: &Path,
     interrupt: &Interrupt,
-) -> anyhow::Result<Report> {
-    check(args)?;
+) -> anyhow::Result<(Report, Data)> {
     let drive = drive_named(&args.model)?;
-    let mut report = Report {
-        command_line: std::env::args().collect(),
-        machine: Machine::before(),
-        model: drive.name.to_string(),
-        sizes: Vec::new(),
-        costs: Vec::new(),
-        left_out: Vec::new(),
-        notes: NOTES.to_vec(),
-    };
+    let mut data = Data::default();
     for size in &args.size {
         let folder = super::folder()?;
         let mut bench = Bench::new((args, *size), exe, interrupt, folder.path())?;
-        report.sizes.push((*size, bench.lumps));
-        bench.on_lab(|bench| bench.all_costs(&drive, &mut report))?;
+        data.sizes.push((*size, bench.lumps));
+        bench.on_lab(|bench| bench.all_costs(&drive, &mut data))?;
     }
-    report.machine = report.machine.and_after();
-    Ok(report)
+    Ok((data.report(&drive.name), data))
 }
 
 impl Bench<'_> {
-    fn all_costs(&self, drive: &Drive, report: &mut Report) -> anyhow::Result<()> {
+    fn all_costs(&self, drive: &Drive, data: &mut Data) -> anyhow::Result<()> {
         for who in self.wanted() {
             self.interrupt.check()?;
             if !who.is_service() && self.args.only.is_empty() {
@@ -228,16 +214,13 @@ impl Bench<'_> {
                 None => self.costs(who, drive),
             };
             match done {
-                Ok(of_peer) => report.costs.extend(of_peer),
+                Ok(of_peer) => data.costs.extend(of_peer),
                 Err(error) => {
                     self.interrupt.check()?;
                     let why = message(&error);
-                    if !report
-                        .left_out
-                        .iter()
-                        .any(|left| (left.who, &left.why) == (who, &why))
-                    {
-                        report.left_out.push(LeftOut { who, why });
+                    let known = |left: &LeftOut| (left.who, &left.why) == (who, &why);
+                    if !data.left_out.iter().any(known) {
+                        data.left_out.push(LeftOut { who, why });
                     }
                 }
             }
@@ -380,7 +363,7 @@ impl Cost {
     }
 }
 
-impl Report {
+impl Data {
     fn of(&self, what: &str, size: u64) -> impl Iterator<Item = &Cost> {
         let wanted = move |cost: &&Cost| (cost.what, cost.size) == (what, size);
         self.costs.iter().filter(wanted)
@@ -433,83 +416,49 @@ impl Report {
         table
     }
 
-    fn circumstances(&self) -> String {
+    /// Time of one part: the bytes, and everything else.
+    fn bars(&self, (what, size): (&'static str, u64), model: &str) -> Bars {
+        let bar = |cost: &Cost| {
+            let rest = cost.modelled_ns.saturating_sub(cost.transfer_ns);
+            Bar {
+                name: cost.who.name().to_owned(),
+                values: [cost.transfer_ns, rest].map(|ns| cost.each(ns)).to_vec(),
+            }
+        };
+        let parts = ["transfer", "seeks, revolutions, flushes"];
+        Bars {
+            caption: format!("Time of a modelled {model} for one {what}: the bytes, and the rest."),
+            title: format!("Time of one {what}"),
+            unit: Unit::Nanoseconds,
+            parts: parts.map(str::to_owned).to_vec(),
+            bars: self.of(what, size).map(bar).collect(),
+        }
+    }
+
+    fn report(&self, model: &str) -> Report {
+        let mut report = Report::new("What an object makes the disk do");
         let first = self.sizes.iter().map(|(size, lumps)| {
             let (lumps, size) = (human::count(*lumps), human::bytes(*size));
             format!("{lumps} objects of {size}")
         });
         let first: Vec<String> = first.collect();
-        format!(
-            "{} put first, then {OBJECTS} puts and {OBJECTS} gets of each; drive {}",
-            first.join(" and "),
-            self.model,
-        )
-    }
-
-    /// Each once.
-    fn peers(&self) -> BTreeSet<Who> {
-        self.costs.iter().map(|cost| cost.who).collect()
-    }
-
-    /// For people.
-    pub(super) fn text(&self) -> String {
-        let mut lines = Vec::new();
-        for part in self.parts() {
-            for table in [self.requests(part), self.times(part)] {
-                lines.extend(text::figures(&table));
-                lines.push(String::new());
-            }
-        }
-        lines.push(self.circumstances());
-        lines.push(self.machine.to_string());
-        let left_out = self.left_out.iter();
-        lines.extend(left_out.map(|one| format!("{} LEFT OUT: {}", one.who.name(), one.why)));
-        lines.push("What a put that was answered has done:".to_owned());
-        let peers = self.peers().into_iter();
-        lines.extend(peers.map(|who| format!("- {}: {}", who.name(), who.durability())));
-        lines.extend(self.notes.iter().map(|note| format!("- {note}")));
-        lines.join("\n")
-    }
-
-    /// As one HTML file.
-    pub(super) fn page(&self) -> Page {
-        let mut setup = Setup::of(&self.machine);
-        setup.fact("Load", self.circumstances());
-        for who in self.peers() {
-            setup.fact(who.name(), who.durability());
-        }
-        for one in &self.left_out {
-            setup.fact(one.who.name(), format!("left out: {}", one.why));
-        }
-        let mut page = Page::new("What an object makes the disk do", setup);
+        let first = first.join(" and ");
+        let load = format!(
+            "{first} put first, then {OBJECTS} puts and {OBJECTS} gets of each; drive {model}"
+        );
+        report.fact("Load", load);
+        let present: BTreeSet<Who> = self.costs.iter().map(|cost| cost.who).collect();
+        let done = present
+            .into_iter()
+            .map(|who| (who, who.durability().to_owned()));
+        peers(&mut report, done, &self.left_out);
         for part @ (what, size) in self.parts() {
-            let bar = |cost: &Cost| Bar {
-                name: cost.who.name().to_owned(),
-                values: [
-                    cost.transfer_ns,
-                    cost.modelled_ns.saturating_sub(cost.transfer_ns),
-                ]
-                .map(|ns| cost.each(ns))
-                .to_vec(),
-            };
-            let bars = Bars {
-                caption: format!(
-                    "Time of a modelled {} for one {what}: the bytes, and everything else.",
-                    self.model
-                ),
-                title: format!("Time for one {what}"),
-                unit: Unit::Nanoseconds,
-                parts: ["transfer", "seeks, turns, flushes"]
-                    .map(str::to_owned)
-                    .to_vec(),
-                bars: self.of(what, size).map(bar).collect(),
-            };
-            let mut table = self.times(part);
-            table.notes = self.notes.iter().map(|&note| note.to_owned()).collect();
-            let section = page.section(format!("One {what} of {}", human::bytes(size)));
-            section.add(bars).add(self.requests(part)).add(table);
+            let section = report.section(format!("One {what} of {}", human::bytes(size)));
+            section.add(self.bars(part, model));
+            section.add(self.requests(part)).add(self.times(part));
         }
-        page
+        report.note(&NOTES);
+        report
     }
 }
 

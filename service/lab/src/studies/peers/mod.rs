@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use anyhow::anyhow;
+use serde::Serialize;
+use tempfile::TempDir;
 
 use crate::failure::{above_0, argument, cannot, message, peer_failed, within};
 
@@ -32,8 +32,10 @@ pub use who::Who;
 use crate::disks::erase;
 use crate::disks::fill;
 use crate::disks::{Lab, LabOptions, StoreKind};
-use crate::experiment::{self, Machine};
-use crate::load::Measured;
+use crate::experiment;
+use crate::experiment::report::Report;
+use crate::human;
+use crate::load;
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::runner::{self, Durability, RunOptions, Target};
 use crate::process::Interrupt;
@@ -43,7 +45,7 @@ use crate::studies::run::engine::{EngineRun, make, on_engine};
 use crate::studies::run::service::{on_s3, on_service};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
-use report::{LeftOut, OneRun, Report};
+use report::{Data, LeftOut, OneRun};
 use s3_server::{Found, S3Server};
 
 /// Requests of a stream; a run ends before, when its time is over.
@@ -85,15 +87,27 @@ const NOTES: [&str; 6] = [
 /// # Errors
 /// Everything that keeps our engine from being measured; a peer that fails is left out and named.
 pub fn run(args: &PeersArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    if args.blocks {
-        let shown = (blocks::Report::text, blocks::Report::page);
-        return experiment::run(&args.output, shown, |interrupt| {
-            blocks::measure(args, exe, interrupt)
-        });
-    }
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        measure(args, exe, interrupt)
+    experiment::run(&args.output, |interrupt| {
+        check(args)?;
+        match args.blocks {
+            true => {
+                let (report, costs) = blocks::measure(args, exe, interrupt)?;
+                Ok((report, Measured::Blocks(costs)))
+            }
+            false => {
+                let (report, runs) = measure(args, exe, interrupt)?;
+                Ok((report, Measured::Rounds(runs)))
+            }
+        }
     })
+}
+
+/// The data behind the figures.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Measured {
+    Rounds(Data),
+    Blocks(blocks::Data),
 }
 
 fn check(args: &PeersArgs) -> anyhow::Result<()> {
@@ -106,8 +120,8 @@ fn check(args: &PeersArgs) -> anyhow::Result<()> {
         return wrong("--only", "each name once");
     }
     let largest = args.size.iter().max().copied().unwrap_or(0);
-    if !(64..=1 << 20).contains(&args.mib) || args.mib << 20 < 8 * largest {
-        return wrong("--mib", "64 to 1048576, and at least 8 lumps");
+    if args.capacity < 8 * largest {
+        return wrong("--capacity", "at least 8 lumps");
     }
     if !args.blocks && args.size.len() != 1 {
         return wrong("--size", "one size, without --blocks");
@@ -148,10 +162,10 @@ impl<'a> Bench<'a> {
         interrupt: &'a Interrupt,
         folder: &Path,
     ) -> anyhow::Result<Bench<'a>> {
-        let most = ((args.mib << 19) / size).clamp(1, MOST_LUMPS);
+        let most = (args.capacity / 2 / size).clamp(1, MOST_LUMPS);
         let lumps = args.fill.unwrap_or(most);
         let workload = write_workload((args, size), lumps, folder)?;
-        let find = |who: Who| Some((who, who.program()?.find(args.program(who))));
+        let find = |who: Who| Some((who, who.program()?.find()));
         Ok(Bench {
             args,
             exe,
@@ -174,46 +188,45 @@ fn folder() -> anyhow::Result<TempDir> {
     tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))
 }
 
-fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
-    check(args)?;
-    let machine = Machine::before();
+fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
     let folder = folder()?;
     let size = args.size.first().copied().unwrap_or(0);
     let mut bench = Bench::new((args, size), exe, interrupt, folder.path())?;
-    let (runs, left_out, disk) = match &args.device {
-        Some(device) => bench.on_device(device)?,
+    let (data, disk) = match &args.device {
+        Some(device) => (bench.on_device(device)?, device.display().to_string()),
         None => {
-            let (runs, left_out) = bench.on_lab(Bench::rounds)?;
-            (runs, left_out, "loop devices of one directory".to_owned())
+            let data = bench.on_lab(Bench::rounds)?;
+            (data, "loop devices of one directory".to_owned())
         }
     };
-    let ran: BTreeSet<Who> = runs.iter().map(|run| run.who).collect();
-    let mut durability: Vec<(Who, String)> = ran
+    let mut done = Vec::new();
+    for who in data
+        .runs
         .iter()
-        .map(|who| (*who, who.durability().to_owned()))
-        .collect();
-    for (who, how) in &mut durability {
-        if let Some(Ok(program)) = bench.programs.get(who) {
-            *how = format!("{how} ({})", program.version(interrupt)?);
-        }
+        .map(|run| run.who)
+        .collect::<BTreeSet<Who>>()
+    {
+        let version = match bench.programs.get(&who) {
+            Some(Ok(program)) => format!(" ({})", program.version(interrupt)?),
+            _ => String::new(),
+        };
+        done.push((who, format!("{}{version}", who.durability())));
     }
-    Ok(Report {
-        command_line: std::env::args().collect(),
-        machine: machine.and_after(),
-        disk,
-        lump_bytes: size,
-        puts_percent: args.mix.puts_percent,
-        depth: args.depth,
-        seconds: args.seconds,
-        rounds: args.rounds,
-        store_mib: args.mib,
-        lumps: bench.lumps,
-        base: bench.base(),
-        durability,
-        left_out,
-        runs,
-        notes: NOTES.to_vec(),
-    })
+    let mut report = report::report(&data, bench.base());
+    let load = format!(
+        "{} lumps of {}, {} % puts over them, {} in flight, {} rounds of {} s, stores of {} on {disk}",
+        human::count(bench.lumps),
+        human::bytes(size),
+        args.mix.puts_percent,
+        args.depth,
+        args.rounds,
+        args.seconds,
+        human::bytes(args.capacity),
+    );
+    report.fact("Load", load);
+    report::peers(&mut report, done.into_iter(), &data.left_out);
+    report.note(&NOTES);
+    Ok((report, data))
 }
 
 /// The mix as a workload: the original's program reads it from a file, too.
@@ -249,12 +262,10 @@ struct StorePlace {
     _folder: Option<TempDir>,
 }
 
-type Rounds = (Vec<OneRun>, Vec<LeftOut>);
-
 impl Bench<'_> {
     /// Bytes of a store.
     fn capacity(&self) -> u64 {
-        let wanted = self.args.mib << 20;
+        let wanted = self.args.capacity;
         if !self.args.blocks {
             return wanted;
         }
@@ -265,7 +276,7 @@ impl Bench<'_> {
         bytes.next_multiple_of(1 << 20).max(wanted)
     }
 
-    fn on_device(&mut self, device: &Path) -> anyhow::Result<(Vec<OneRun>, Vec<LeftOut>, String)> {
+    fn on_device(&mut self, device: &Path) -> anyhow::Result<Data> {
         // Refuses what is in use or carries anything, before a byte is written.
         make(device, &self.sizing(), 4096, false)?;
         let open = File::options().read(true).write(true).open(device);
@@ -274,8 +285,7 @@ impl Bench<'_> {
         let rounds = self.rounds();
         // Whatever came of the rounds: it was empty, and is again.
         erase(&file, self.capacity()).map_err(cannot("erase", device))?;
-        let (runs, left_out) = rounds?;
-        Ok((runs, left_out, device.display().to_string()))
+        rounds
     }
 
     fn on_lab<T: Send>(
@@ -318,12 +328,12 @@ impl Bench<'_> {
         })
     }
 
-    fn rounds(&self) -> anyhow::Result<Rounds> {
-        let (mut runs, mut left_out) = (Vec::new(), Vec::<LeftOut>::new());
+    fn rounds(&self) -> anyhow::Result<Data> {
+        let mut data = Data::default();
         for round in 1..=self.args.rounds {
             for who in experiment::alternate(self.wanted(), round) {
                 self.interrupt.check()?;
-                if left_out.iter().any(|left| left.who == who) {
+                if data.left_out.iter().any(|left| left.who == who) {
                     continue;
                 }
                 eprintln!("round {round} of {}: {}", self.args.rounds, who.name());
@@ -331,7 +341,7 @@ impl Bench<'_> {
                     Some(why) => why,
                     None => match self.one(round, who) {
                         Ok(run) => {
-                            runs.push(run);
+                            data.runs.push(run);
                             continue;
                         }
                         Err(error) if who == self.base() => return Err(error),
@@ -339,10 +349,10 @@ impl Bench<'_> {
                     },
                 };
                 self.interrupt.check()?;
-                left_out.push(LeftOut { who, why });
+                data.left_out.push(LeftOut { who, why });
             }
         }
-        Ok((runs, left_out))
+        Ok(data)
     }
 
     /// Peers to run, in order.
@@ -489,9 +499,9 @@ impl Bench<'_> {
         };
         let (writes, reads) = fio.mix(raw, self.capacity(), &job, self.interrupt)?;
         let seconds = writes.seconds.max(reads.seconds).max(1e-9);
-        let latency = |of: &Measured| (of.requests > 0).then_some(of.latency);
+        let latency = |of: &load::Measured| (of.requests > 0).then_some(of.latency);
         let (puts, gets) = (latency(&writes), latency(&reads));
-        let float = crate::human::as_float;
+        let float = human::as_float;
         Ok(OneRun {
             round,
             who: Who::Fio,
@@ -544,7 +554,7 @@ impl Bench<'_> {
         };
         let puts = of(|kind| matches!(kind, Kind::Put(_)));
         let gets = of(|kind| matches!(kind, Kind::Get(_)));
-        let float = crate::human::as_float;
+        let float = human::as_float;
         let depth = u64::try_from(self.args.depth).unwrap_or(u64::MAX);
         let rate = |count: u64, ns: f64| float(count * depth) * 1e9 / ns.max(1.0);
         let of_kind =

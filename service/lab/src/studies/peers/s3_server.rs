@@ -27,7 +27,7 @@ const STARTS: usize = 3;
 /// A program that serves a directory through S3.
 #[derive(Debug)]
 pub(super) struct Kind {
-    /// Name of the program, and of its option.
+    /// Name of the program.
     pub(super) name: &'static str,
     /// Says how to get it.
     how: &'static str,
@@ -49,7 +49,7 @@ struct Serving<'a> {
 
 pub(super) static MINIO: Kind = Kind {
     name: "minio",
-    how: "give its server with --minio, or put it in PATH; it can be built with Go: go mod init scratch && \
+    how: "put its server in PATH; it can be built with Go: go mod init scratch && \
           go get github.com/minio/minio@latest && go build -o minio github.com/minio/minio",
     serve: |serving, command| {
         let address = format!("127.0.0.1:{}", serving.ports[0]);
@@ -67,7 +67,7 @@ pub(super) static MINIO: Kind = Kind {
 
 pub(super) static VERSITYGW: Kind = Kind {
     name: "versitygw",
-    how: "give it with --versitygw, or put it in PATH; it can be built with Go: \
+    how: "put it in PATH; it can be built with Go: \
           go install github.com/versity/versitygw/cmd/versitygw@latest",
     serve: |serving, command| {
         let address = format!("127.0.0.1:{}", serving.ports[0]);
@@ -81,7 +81,7 @@ pub(super) static VERSITYGW: Kind = Kind {
 
 pub(super) static GARAGE: Kind = Kind {
     name: "garage",
-    how: "give it with --garage, or put it in PATH; cargo builds it in minutes: cargo install garage --locked",
+    how: "put it in PATH; cargo builds it in minutes: cargo install garage --locked",
     serve: |serving, command| {
         let file = serving.folder.join("garage.toml");
         fs::write(&file, serving.garage())?;
@@ -95,7 +95,7 @@ pub(super) static GARAGE: Kind = Kind {
 
 pub(super) static S3S_FS: Kind = Kind {
     name: "s3s-fs",
-    how: "give it with --s3s-fs, or put it in PATH; cargo builds it: cargo install s3s-fs --features binary --locked",
+    how: "put it in PATH; cargo builds it: cargo install s3s-fs --features binary --locked",
     serve: |serving, command| {
         let port = serving.ports[0].to_string();
         command.args(["--host", "127.0.0.1", "--port", &port]);
@@ -144,15 +144,9 @@ pub(super) struct Found {
 }
 
 impl Kind {
-    /// The given program, or the one in `PATH`.
-    pub(super) fn find(&'static self, given: Option<&Path>) -> Result<Found, String> {
+    /// The one in `PATH`.
+    pub(super) fn find(&'static self) -> Result<Found, String> {
         let (kind, how) = (self, self.how);
-        if let Some(path) = given {
-            return match path.canonicalize() {
-                Ok(path) if path.is_file() => Ok(Found { kind, path }),
-                _ => Err(format!("there is no program {}: {how}", path.display())),
-            };
-        }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut files = std::env::split_paths(&path).map(|folder| folder.join(self.name));
         let path = files.find(|file| file.is_file());
@@ -268,25 +262,5 @@ impl Drop for S3Server {
         // Both fail only when it has ended already. What it stored goes: nothing need be in order.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_there_is_said_with_the_way_to_get_it() {
-        for (kind, how) in [
-            (&MINIO, "go get"),
-            (&VERSITYGW, "go install"),
-            (&GARAGE, "cargo install"),
-            (&S3S_FS, "cargo install"),
-        ] {
-            let path = format!("/no/such/{}", kind.name);
-            let why = kind.find(Some(Path::new(&path))).unwrap_err();
-            assert!(why.contains(&path) && why.contains(how), "{why}");
-        }
-        assert_ne!(random_word().unwrap(), random_word().unwrap());
     }
 }

@@ -30,59 +30,51 @@ pub enum Runs {
 )]
 pub struct RunArgs {
     #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
     /// Program that runs the commands
     #[arg(long, value_enum, default_value = "engine")]
-    pub target: Runs,
+    pub(super) target: Runs,
     /// Disk of the lab to run on
     #[arg(long, value_name = "raw|ext4|xfs", value_parser = store_kind, default_value = "raw")]
-    pub store: StoreKind,
+    pub(super) store: StoreKind,
     /// Run on this block device, or in this file, instead of a lab's disk
     #[arg(long, value_name = "DEVICE|FILE", conflicts_with_all = ["store", "dir"])]
-    pub path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// Directory for the lab's disk image [default: $TMPDIR, else /var/tmp]
     #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    pub(super) dir: Option<PathBuf>,
     /// Run on this drive, emulated, in real time; `lumpscope platter drives` lists them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "dir"])]
-    pub drive: Option<String>,
+    pub(super) drive: Option<String>,
     /// Run on a service that runs already: http://HOST:PORT, without TLS and token
     #[arg(long, value_name = "URL", requires = "name", conflicts_with_all = ["store", "path", "dir", "drive", "block_size"])]
-    pub service: Option<String>,
+    pub(super) service: Option<String>,
     /// With --service: name of its store
     #[arg(long, value_name = "STORE", requires = "service")]
-    pub name: Option<String>,
+    pub(super) name: Option<String>,
     /// Bytes of a block of the store: a multiple of 512
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
-    pub block_size: u16,
+    pub(super) block_size: u16,
     /// Failure that an acknowledged put or delete survives: a power cut (synced), or the death of
     /// the process (journaled). The original engine knows neither, and runs as the original
     /// benchmark did
     #[arg(long, value_enum, default_value = "synced")]
-    pub durability: Durability,
-    /// Requests in flight at a time; commands on one lump keep their order
+    pub(super) durability: Durability,
+    /// Requests in flight; commands on one lump keep their order
     #[arg(long, default_value_t = 1, value_name = "N")]
-    pub clients: usize,
+    pub(super) depth: usize,
     /// Compare every byte of every get, then close and reopen the store and compare all that lives,
     /// and that nothing else lives
     #[arg(long)]
-    pub verify: bool,
+    pub(super) verify: bool,
     /// Length of a slot of the time series, as 1s or 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slot)]
-    pub series: Duration,
+    pub(super) series: Duration,
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
-    pub cannyls_peer: Option<PathBuf>,
+    pub(super) cannyls_peer: Option<PathBuf>,
     #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub output: OutputArgs,
+    pub(super) output: OutputArgs,
 }
 
 fn store_kind(text: &str) -> Result<StoreKind, String> {

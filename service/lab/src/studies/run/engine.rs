@@ -89,7 +89,7 @@ pub(crate) fn on_engine(
     let verified = if run.verify {
         let store = open(path)?;
         let on = target(store.clone());
-        let verify = runner::verify_survivors(stream, &on, run.options.content);
+        let verify = runner::verify_survivors(stream, &on);
         let verified = runtime.block_on(interrupt.or_stop(verify))?;
         drop(on);
         store.close().with_context(|| path.display().to_string())?;

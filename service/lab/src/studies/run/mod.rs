@@ -6,7 +6,6 @@
 mod args;
 mod cannyls;
 pub(crate) mod engine;
-mod page;
 mod place;
 mod report;
 pub(crate) mod service;
@@ -23,15 +22,16 @@ pub use args::{RunArgs, Runs};
 pub(crate) use cannyls::on_cannyls;
 pub use cannyls::{CannylsJob, CannylsRun};
 
-use crate::experiment::{self, Machine};
-use crate::load::runner::{ContentRule, Durability, RunOptions, RunOutcome, Target, Verified};
+use crate::experiment;
+use crate::experiment::report::Report;
+use crate::load::runner::{Durability, RunOptions, RunOutcome, Target, Verified};
 use crate::process::Interrupt;
 use crate::stats::{Latencies, Timeline};
 use crate::studies::engine::Peer;
 use crate::workload::{CommandStream, Sizing};
 use engine::{EngineRun, MOST_CLIENTS};
 use place::{Place, PlaceView};
-use report::{Report, Setup};
+use report::Data;
 
 /// Result of a workload, from any target.
 #[derive(Debug, Clone)]
@@ -83,31 +83,23 @@ impl RunStats {
 /// # Errors
 /// Everything that keeps the workload from being run to its end, a wrong answer included.
 pub fn run(args: &RunArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        measure(args, exe, interrupt)
-    })
+    experiment::run(&args.output, |interrupt| measure(args, exe, interrupt))
 }
 
-fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
+fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
     check(args)?;
     let stream = args.workload.stream_while(|_| interrupt.check())?;
     let sizing = match args.target {
         Runs::S3 => Sizing::with_names(&stream),
         Runs::Engine | Runs::Grpc | Runs::Cannyls => Sizing::of(&stream),
     };
-    let machine = Machine::before();
     let run = EngineRun {
         sizing,
         block_size: args.block_size,
         durability: args.durability,
         options: RunOptions {
-            clients: args.clients,
+            clients: args.depth,
             verify_bytes: args.verify,
-            content: if args.verify {
-                ContentRule::Published
-            } else {
-                ContentRule::Fast
-            },
             slot: args.series,
             ..RunOptions::default()
         },
@@ -125,17 +117,12 @@ fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<
         }
         _ => on_place(args, exe, &stream, &run, interrupt)?,
     };
-    let mut notes = notes(args);
-    notes.extend(place.emulated.as_ref().map(ToString::to_string));
-    let setup = Setup {
-        machine,
-        workload: &args.workload,
-        stream: &stream,
-        place,
-        clients: args.clients,
-        notes,
-    };
-    Ok(Report::new(setup, stats))
+    let emulated = place.emulated.as_ref().map(ToString::to_string);
+    let (mut report, data) = report::report((&args.workload, &stream), place, stats);
+    report.fact("In flight", args.depth.to_string());
+    report.notes = notes(args);
+    report.notes.extend(emulated);
+    Ok((report, data))
 }
 
 fn on_place(
@@ -194,17 +181,17 @@ fn on_place(
 
 fn check(args: &RunArgs) -> anyhow::Result<()> {
     let wrong = |option, allowed| Err(argument(option, allowed));
-    within("--clients", args.clients, 1..=MOST_CLIENTS)?;
+    within("--depth", args.depth, 1..=MOST_CLIENTS)?;
     if args.block_size == 0 || !args.block_size.is_multiple_of(512) {
         return wrong("--block-size", "a multiple of 512, up to 65024");
     }
     if args.service.is_some() && args.target != Runs::Grpc {
         bail!("--service needs --target grpc: only a service can be asked from outside");
     }
-    if args.target == Runs::Cannyls && args.clients > 1 {
+    if args.target == Runs::Cannyls && args.depth > 1 {
         bail!(
             "--target cannyls runs one command after the other, as the original benchmark does; \
-             leave --clients out"
+             leave --depth out"
         );
     }
     Ok(())

@@ -1,227 +1,229 @@
-//! The result of a run, for people and for programs.
+//! The result of a run.
 
-use std::fmt::Write as _;
-
-use lumpscope_units::columns::Table;
 use serde::Serialize;
 
 use super::RunStats;
 use super::place::PlaceView;
-use crate::experiment::{Machine, text};
+use crate::experiment::report::{
+    Axis, Cdf, Cell, Curve, Line, Lines, Report, Section, Table, Unit, Verbatim,
+};
 use crate::human;
 use crate::load::runner::Verified;
 use crate::stats::{Percentiles, Slot};
 use crate::workload::{CommandStream, WorkloadArgs};
 
-/// Most lines of the time series on paper; the JSON has all of it.
-const MOST_LINES: usize = 20;
+/// Most rows of the table of the time series; the JSON has all of it.
+const ROWS: usize = 20;
+/// Most points of its picture.
+const POINTS: usize = 500;
 
-/// Everything about one run.
+/// The data behind the figures.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(super) command_line: Vec<String>,
-    pub(super) machine: Machine,
-    pub(super) workload: WorkloadView,
-    pub(super) place: PlaceView,
-    pub(super) engine: String,
-    pub(super) durability: String,
-    pub(super) clients: usize,
-    pub(super) wall_seconds: f64,
-    pub(super) bytes_put: u64,
-    pub(super) bytes_got: u64,
-    /// The lines of the published tables.
-    pub(super) published: Vec<String>,
-    pub(super) overall: Percentiles,
-    pub(super) kinds: Vec<KindView>,
-    pub(super) series: SeriesView,
+pub(super) struct Data {
+    workload: WorkloadView,
+    place: PlaceView,
+    engine: String,
+    durability: String,
+    wall_seconds: f64,
+    bytes_put: u64,
+    bytes_got: u64,
+    overall: Percentiles,
+    kinds: Vec<KindView>,
+    series: SeriesView,
     /// Lumps and bytes compared at the end; absent: it was not asked for.
-    pub(super) verified: Option<Verified>,
-    pub(super) notes: Vec<String>,
+    verified: Option<Verified>,
 }
 
 /// The workload.
 #[derive(Debug, Serialize)]
-pub(super) struct WorkloadView {
-    pub(super) name: String,
-    pub(super) scale: f64,
+struct WorkloadView {
+    name: String,
+    scale: f64,
     /// Absent: the workload's own.
-    pub(super) seed: Option<u64>,
-    pub(super) commands: usize,
-    pub(super) peak_bytes: u64,
-    pub(super) least_required_bytes: u64,
+    seed: Option<u64>,
+    commands: usize,
+    peak_bytes: u64,
+    least_required_bytes: u64,
 }
 
 /// Commands of one kind and size.
 #[derive(Debug, Serialize)]
-pub(super) struct KindView {
-    pub(super) kind: String,
-    pub(super) latency: Percentiles,
+struct KindView {
+    kind: String,
+    latency: Percentiles,
 }
 
 /// Throughput over time.
 #[derive(Debug, Serialize)]
-pub(super) struct SeriesView {
-    pub(super) slot_seconds: f64,
-    pub(super) slots: Vec<Slot>,
+struct SeriesView {
+    slot_seconds: f64,
+    slots: Vec<Slot>,
 }
 
-/// Context that a report needs besides the results.
-pub(crate) struct Setup<'a> {
-    pub(crate) machine: Machine,
-    pub(crate) workload: &'a WorkloadArgs,
-    pub(crate) stream: &'a CommandStream,
-    pub(crate) place: PlaceView,
-    pub(crate) clients: usize,
-    pub(crate) notes: Vec<String>,
+/// The report of a run, with the data behind it.
+pub(super) fn report(
+    (workload, stream): (&WorkloadArgs, &CommandStream),
+    place: PlaceView,
+    stats: RunStats,
+) -> (Report, Data) {
+    let published = stats.latencies.published_lines().join("\n");
+    let kinds = stats.latencies.by_kind().map(|(kind, latencies)| KindView {
+        kind: kind.to_string(),
+        latency: Percentiles::of(latencies.iter().copied()),
+    });
+    let every = stats.latencies.by_kind().flat_map(|(_, all)| all.iter());
+    let data = Data {
+        workload: WorkloadView {
+            name: workload.workload.clone(),
+            scale: workload.scale,
+            seed: workload.seed,
+            commands: stream.commands.len(),
+            peak_bytes: stream.peak_bytes,
+            least_required_bytes: stream.least_required_bytes,
+        },
+        kinds: kinds.collect(),
+        overall: Percentiles::of(every.copied()),
+        place,
+        engine: stats.engine,
+        durability: stats.durability,
+        wall_seconds: stats.wall.as_secs_f64(),
+        bytes_put: stats.bytes_put,
+        bytes_got: stats.bytes_got,
+        series: SeriesView {
+            slot_seconds: stats.timeline.slot().as_secs_f64(),
+            slots: stats.timeline.slots().to_vec(),
+        },
+        verified: stats.verified,
+    };
+    (data.report(published), data)
 }
 
-impl Report {
-    pub(crate) fn new(setup: Setup<'_>, stats: RunStats) -> Report {
-        let all = stats.latencies.by_kind();
-        let kinds = all.map(|(kind, latencies)| KindView {
-            kind: kind.to_string(),
-            latency: Percentiles::of(latencies.iter().copied()),
-        });
-        let every = stats.latencies.by_kind().flat_map(|(_, all)| all.iter());
-        Report {
-            command_line: std::env::args().collect(),
-            machine: setup.machine.and_after(),
-            workload: WorkloadView {
-                name: setup.workload.workload.clone(),
-                scale: setup.workload.scale,
-                seed: setup.workload.seed,
-                commands: setup.stream.commands.len(),
-                peak_bytes: setup.stream.peak_bytes,
-                least_required_bytes: setup.stream.least_required_bytes,
-            },
-            place: setup.place,
-            engine: stats.engine,
-            durability: stats.durability,
-            clients: setup.clients,
-            wall_seconds: stats.wall.as_secs_f64(),
-            bytes_put: stats.bytes_put,
-            bytes_got: stats.bytes_got,
-            published: stats.latencies.published_lines(),
-            overall: Percentiles::of(every.copied()),
-            kinds: kinds.collect(),
-            series: SeriesView {
-                slot_seconds: stats.timeline.slot().as_secs_f64(),
-                slots: stats.timeline.slots().to_vec(),
-            },
-            verified: stats.verified,
-            notes: setup.notes,
-        }
-    }
-
-    /// For people.
-    pub(crate) fn text(&self) -> String {
-        let mut text = self.published.join("\n");
-        text.push_str("\n\n");
-        push_lines(&mut text, &text::figures(&self.percentile_table()));
-        text.push('\n');
-        push_lines(&mut text, &self.throughput().lines());
-        text.push('\n');
-        let _ = writeln!(
-            text,
-            "{}: {} on {}, {}, {} in flight, {:.3} s in all",
-            self.workload_text(),
-            self.engine,
-            self.place.what,
-            self.durability,
-            self.clients,
-            self.wall_seconds,
+impl Data {
+    fn report(&self, published: String) -> Report {
+        let workload = &self.workload;
+        let mut report = Report::new(format!("Workload {}", workload.name));
+        let seed = workload.seed.map(|seed| format!(", seed {seed}"));
+        let commands = human::count_of(workload.commands);
+        let scale = format!("scale {}{}", workload.scale, seed.unwrap_or_default());
+        report.fact(
+            "Workload",
+            format!("{}, {scale}, {commands} commands", workload.name),
         );
-        let _ = writeln!(text, "{}", self.machine);
-        if let Some(verified) = self.verified_text() {
-            let _ = writeln!(text, "{verified}");
-        }
-        for note in &self.notes {
-            let _ = writeln!(text, "- {note}");
-        }
-        text.trim_end().to_owned()
+        report.fact("Run by", self.engine.as_str());
+        report.fact("On", self.place.what.as_str());
+        report.fact("Durability", self.durability.as_str());
+        report.summary.push(format!(
+            "{commands} commands in {:.3} s; {} put, {} got",
+            self.wall_seconds,
+            human::bytes(self.bytes_put),
+            human::bytes(self.bytes_got),
+        ));
+        report.summary.extend(self.verified.map(|Verified { lumps, bytes }| {
+            format!(
+                "verified: every byte of every get, and at the end {} lumps of {}; nothing else lives",
+                human::count(lumps),
+                human::bytes(bytes),
+            )
+        }));
+        let section = report.section("Latencies");
+        let curve = |view: &KindView| {
+            let steps = view.latency.buckets.iter();
+            Curve {
+                name: view.kind.clone(),
+                steps: steps
+                    .map(|(ns, count)| (human::as_float(*ns), *count))
+                    .collect(),
+            }
+        };
+        section.add(Cdf {
+            caption: "Latency of a call, by kind and size.".to_owned(),
+            x: Axis::log("latency", Unit::Nanoseconds),
+            curves: self.kinds.iter().map(curve).collect(),
+        });
+        section.add(self.percentiles());
+        section.add(Verbatim {
+            caption: "As the published tables print them:".to_owned(),
+            text: published,
+        });
+        self.over_time(report.section("Over time"));
+        report
     }
 
-    pub(super) fn workload_text(&self) -> String {
-        let seed = self.workload.seed.map(|seed| format!(", seed {seed}"));
-        format!(
-            "{}, scale {}{}, {} commands",
-            self.workload.name,
-            self.workload.scale,
-            seed.unwrap_or_default(),
-            human::count_of(self.workload.commands),
-        )
-    }
-
-    pub(super) fn verified_text(&self) -> Option<String> {
-        let Verified { lumps, bytes } = self.verified?;
-        Some(format!(
-            "verified: every byte of every get, and at the end {} lumps of {}; nothing else lives",
-            human::count(lumps),
-            human::bytes(bytes),
-        ))
-    }
-
-    fn throughput(&self) -> Table {
-        let header = [
-            "from",
-            "puts/s",
-            "gets/s",
-            "deletes/s",
-            "put",
-            "got",
-            "longest",
+    fn percentiles(&self) -> Table {
+        let columns = [
+            "count", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "longest", "mean",
         ];
-        let mut table = text::table(&header);
-        let slots = &self.series.slots;
-        let together = slots.len().div_ceil(MOST_LINES).max(1);
-        for (line, part) in slots.chunks(together).enumerate() {
-            let begin = self.series.slot_seconds * human::as_float(as_u64(line * together));
-            let full = self.series.slot_seconds * human::as_float(as_u64(part.len()));
-            let seconds = full.min(self.wall_seconds - begin).max(1e-6);
-            let sum = sum_of(part);
-            let rate = |count: u64| format!("{:.0}", human::as_float(count) / seconds);
-            let bytes = |bytes: u64| {
-                let rate = rounded(human::as_float(bytes) / seconds);
-                format!("{}/s", human::bytes(rate))
-            };
-            table.add_row([
-                format!("{begin:.1} s"),
-                rate(sum.puts),
-                rate(sum.gets),
-                rate(sum.deletes),
-                bytes(sum.bytes_put),
-                bytes(sum.bytes_got),
-                human::duration_ns(sum.longest_ns),
-            ]);
+        let mut table = Table::new("Percentiles from HDR histograms.", &columns);
+        let kinds = self
+            .kinds
+            .iter()
+            .map(|view| (view.kind.as_str(), &view.latency));
+        for (name, latency) in kinds.chain([("all", &self.overall)]) {
+            let times = [
+                latency.p50_ns,
+                latency.p90_ns,
+                latency.p95_ns,
+                latency.p99_ns,
+                latency.p999_ns,
+                latency.p9999_ns,
+                latency.max_ns,
+            ];
+            let time = |ns| Cell::value(Some(ns), Unit::Nanoseconds);
+            let mut cells = vec![Cell::count(latency.count)];
+            cells.extend(times.map(|ns| time(human::as_float(ns))));
+            cells.push(time(latency.mean_ns));
+            table.row(name, cells);
         }
         table
     }
-}
 
-fn sum_of(slots: &[Slot]) -> Slot {
-    let mut sum = Slot::default();
-    for slot in slots {
-        sum.add(slot);
+    /// The slots, so many or fewer: begin and length of each in seconds, and its sum.
+    fn slots(&self, most: usize) -> impl Iterator<Item = (f64, f64, Slot)> {
+        let slots = &self.series.slots;
+        let together = slots.len().div_ceil(most).max(1);
+        let (slot, wall) = (self.series.slot_seconds, self.wall_seconds);
+        let length = move |slots: usize| slot * human::as_float(slots as u64);
+        slots.chunks(together).enumerate().map(move |(line, part)| {
+            let begin = length(line * together);
+            let seconds = length(part.len()).min(wall - begin).max(1e-6);
+            let mut sum = Slot::default();
+            part.iter().for_each(|slot| sum.add(slot));
+            (begin, seconds, sum)
+        })
     }
-    sum
-}
 
-fn push_lines(text: &mut String, lines: &[String]) {
-    for line in lines {
-        text.push_str(line);
-        text.push('\n');
+    fn over_time(&self, section: &mut Section) {
+        let line = |name: &str, bytes: fn(&Slot) -> u64| Line {
+            name: name.to_owned(),
+            points: self
+                .slots(POINTS)
+                .map(|(begin, seconds, sum)| (begin * 1e9, human::as_float(bytes(&sum)) / seconds))
+                .collect(),
+        };
+        section.add(Lines {
+            caption: "Bytes of lumps put and got.".to_owned(),
+            x: Axis::linear("since the first command", Unit::Nanoseconds),
+            y: Axis::linear("throughput", Unit::BytesPerSecond),
+            lines: vec![
+                line("put", |slot| slot.bytes_put),
+                line("got", |slot| slot.bytes_got),
+            ],
+        });
+        let columns = ["puts/s", "gets/s", "deletes/s", "put", "got", "longest"];
+        let mut table = Table::new("Throughput over time.", &columns);
+        table.corner = "from".to_owned();
+        for (begin, seconds, sum) in self.slots(ROWS) {
+            let rate = |count, unit| Cell::value(Some(human::as_float(count) / seconds), unit);
+            let cells = vec![
+                rate(sum.puts, Unit::Count),
+                rate(sum.gets, Unit::Count),
+                rate(sum.deletes, Unit::Count),
+                rate(sum.bytes_put, Unit::BytesPerSecond),
+                rate(sum.bytes_got, Unit::BytesPerSecond),
+                Cell::value(Some(human::as_float(sum.longest_ns)), Unit::Nanoseconds),
+            ];
+            table.row(format!("{begin:.1} s"), cells);
+        }
+        section.add(table);
     }
-}
-
-fn as_u64(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "for display only: positive, and a float cast saturates"
-)]
-fn rounded(value: f64) -> u64 {
-    value.round() as u64
 }

@@ -161,7 +161,7 @@ fn through(
     drop(server);
     let verified = if run.verify {
         let (_server, target) = start()?;
-        let verify = runner::verify_survivors(stream, &target, run.options.content);
+        let verify = runner::verify_survivors(stream, &target);
         Some(runtime.block_on(interrupt.or_stop(verify))?)
     } else {
         None
@@ -185,7 +185,7 @@ pub(crate) fn on_running_service(
         let finished = Arc::new(AtomicU64::new(0));
         let outcome = runner::run(stream, target, &run.options, finished).await?;
         let verified = if run.verify {
-            Some(runner::verify_survivors(stream, target, run.options.content).await?)
+            Some(runner::verify_survivors(stream, target).await?)
         } else {
             None
         };

@@ -7,14 +7,12 @@
 //! | [`diskbenchi`] | the riddle of xfs, writes from byte 3584 on |
 //! | [`fileserver`] | what observing a file server costs |
 //!
-//! The disk of the tables is not here: times come from the emulated one, by replay of what the real
-//! kernel asked a fast loop disk for, or live. Requests, and so the reasons, are the kernel's own.
+//! The disk of the tables is not here: times come from its model, by replay of what the real kernel
+//! asked a fast loop disk for. Requests, and so the reasons, are the kernel's own.
 
 pub mod cannyls;
 pub mod diskbenchi;
 pub mod fileserver;
-mod live;
-mod pictures;
 mod place;
 mod published;
 
@@ -48,8 +46,8 @@ pub enum SeedsCommand {
 /// Everything that keeps the table from being repeated. The message says what to do.
 pub fn run(command: &SeedsCommand, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
     match command {
-        SeedsCommand::Cannyls(args) => cannyls::run(args, exe),
-        SeedsCommand::Diskbenchi(args) => diskbenchi::run(args, exe),
+        SeedsCommand::Cannyls(args) => cannyls::run(args),
+        SeedsCommand::Diskbenchi(args) => diskbenchi::run(args),
         SeedsCommand::Fileserver(args) => fileserver::run(args, exe, transport),
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::anyhow;
 
-use crate::disks::{EmulatedView, Lab, LabOptions, LabStore, StoreKind};
+use crate::disks::{Lab, LabOptions, LabStore, StoreKind};
 use crate::failure::cannot;
 
 /// One disk, empty or with a new file system; gone when dropped.
@@ -37,11 +37,6 @@ impl Place {
     /// The device itself, or a file (not there yet) on its file system.
     pub(super) fn store_path(&self) -> &Path {
         &self.store.store_path
-    }
-
-    /// How late it answered, if it is an emulated disk.
-    pub(super) fn lateness(&self) -> anyhow::Result<Option<EmulatedView>> {
-        Ok(self.lab.lateness()?.into_iter().next())
     }
 
     /// Does work in a thread that sees the file system, after making sure that it is one: after a

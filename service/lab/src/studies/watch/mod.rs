@@ -32,7 +32,7 @@ pub use self::account::{DiskView, Row};
 use self::account::{Watched, account};
 use self::files::{FileMap, Files};
 use self::processes::{Family, is_alive};
-use crate::experiment::DataArgs;
+use crate::experiment::JsonArgs;
 use crate::failure::{cannot, cannot_do};
 use crate::process::{Interrupt, tie_to_parent};
 use crate::studies::predict::{Rule, drive_named};
@@ -81,7 +81,7 @@ pub struct WatchArgs {
         missing_docs,
         reason = "its fields are the flags, and say what they are"
     )]
-    pub data: DataArgs,
+    pub data: JsonArgs,
     /// Program to start and watch, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -81,7 +81,6 @@ pub(super) struct Condition {
 }
 
 impl Health {
-    /// An open store.
     pub(super) fn of(named: &NamedStore, report: &StoreReport, recent: &Recent) -> Self {
         let stats = named.store.stats();
         let (state, why) = named.state();

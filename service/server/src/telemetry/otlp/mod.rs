@@ -1,5 +1,4 @@
-//! OTLP: what the disk did for a request, as spans of the trace that the client began; and
-//! [`metrics`].
+//! OTLP: what the disk did for a request, as spans of the trace that the client began.
 //!
 //! ```text
 //! Scope::end_as ── choose ──▶ observer ── explained ──▶ gather ──▶ queue ──▶ send ──▶ collector
@@ -12,8 +11,6 @@
 //! dropped and counted, so a collector that is away costs memory that is named here and no time.
 
 mod gather;
-mod metrics;
-mod points;
 mod sampling;
 mod send;
 mod spans;
@@ -32,7 +29,6 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tracing::info;
 
-pub use metrics::MetricsExport;
 pub use spans::{About, Servers};
 
 use crate::config::Sampling;
@@ -283,7 +279,7 @@ impl Running {
     }
 }
 
-/// The maker of spans and metrics.
+/// The maker of spans.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("lumpscope")
         .with_version(env!("CARGO_PKG_VERSION"))

@@ -43,9 +43,9 @@ pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
     Ok(exporter)
 }
 
-/// Resource of spans and metrics: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`)
+/// Resource of spans: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`)
 /// are kept.
-pub(super) static RESOURCE: LazyLock<Resource> = LazyLock::new(|| {
+static RESOURCE: LazyLock<Resource> = LazyLock::new(|| {
     Resource::builder()
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))

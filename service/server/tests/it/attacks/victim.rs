@@ -40,7 +40,6 @@ pub(crate) const OTHER: &str = "a-token-of-somebody-else";
 pub(crate) enum Locks {
     /// Neither TLS nor tokens.
     None,
-    /// TLS and tokens.
     TlsAndTokens,
 }
 
@@ -113,7 +112,6 @@ impl Victim {
         Client::connect(options).await.unwrap()
     }
 
-    /// Its log until now.
     pub(crate) fn log(&self) -> String {
         let bytes = std::fs::read(self.folder.path().join(LOG)).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -129,7 +127,6 @@ impl Victim {
         self.memory("VmRSS:")
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -30,7 +30,6 @@ pub(crate) fn folder() -> tempfile::TempDir {
         .unwrap()
 }
 
-/// Formats a store file.
 pub(crate) fn store_file(
     folder: &Path,
     name: &str,

@@ -19,7 +19,6 @@ fn get(position: u64, deadline: Option<u64>) -> Place {
     Place {
         kind: Kind::Get,
         position,
-        len: 1,
         deadline,
         expires: false,
     }
@@ -37,8 +36,8 @@ fn queue(policy: QueuePolicy, max_overtakes: u32) -> Queue<usize> {
 }
 
 fn pop<T>(queue: &mut Queue<T>, moment: Moment) -> Option<T> {
-    let (choice, _) = queue.choose(moment)?;
-    queue.take(choice)
+    let (number, _) = queue.choose(moment)?;
+    queue.take(number)
 }
 
 /// All of `places` at once; what leaves, in order.
@@ -115,57 +114,6 @@ fn a_deadline_at_risk_goes_first() {
 }
 
 #[test]
-fn the_learnt_order_keeps_deadlines_and_the_bound() {
-    const MIB: u64 = 1 << 20;
-    let places = [
-        get(900 * MIB, None),
-        get(MIB, None),
-        get(2 * MIB, None),
-        get(500 * MIB, Some(105)),
-        get(503 * MIB, None),
-        put(),
-    ];
-    let learned = QueuePolicy::Learned;
-    // The deadline is at risk. From there on its neighbour, and three on one side before one on the
-    // other; the put goes to byte 0.
-    let order = drained(learned, 100, &places);
-    assert_eq!(order, [3, 4, 2, 1, 5, 0]);
-    // Nobody in danger: the nearest first, there is nothing to come back for.
-    assert_eq!(drained(learned, 0, &places), [5, 1, 2, 3, 4, 0]);
-    let mut bounded = queue(learned, 2);
-    for (name, place) in places.iter().enumerate() {
-        bounded.push(*place, name);
-    }
-    let order: Vec<usize> = std::iter::from_fn(|| pop(&mut bounded, moment(0))).collect();
-    assert_eq!(order, [5, 1, 0, 4, 2, 3]);
-    let chosen = bounded.chosen();
-    assert_eq!((chosen.bound, chosen.deadline, chosen.position), (3, 0, 3));
-}
-
-#[test]
-fn each_reason_is_counted() {
-    let places = [get(10, None), get(900, Some(111)), get(800, Some(1))];
-    let count = |policy| {
-        let mut queue = queue(policy, 2);
-        for (name, place) in places.iter().enumerate() {
-            queue.push(*place, name);
-        }
-        while pop(&mut queue, moment(100)).is_some() {}
-        let Chosen {
-            arrival,
-            bound,
-            deadline,
-            position,
-        } = queue.chosen();
-        [arrival, bound, deadline, position]
-    };
-    assert_eq!(count(QueuePolicy::Fifo), [3, 0, 0, 0]);
-    assert_eq!(count(QueuePolicy::Deadline), [1, 0, 2, 0]);
-    assert_eq!(count(QueuePolicy::Position), [0, 1, 1, 1]);
-    assert_eq!(count(QueuePolicy::Learned), [0, 1, 1, 1]);
-}
-
-#[test]
 fn what_cannot_start_is_passed_over() {
     let mut queue = queue(QueuePolicy::Position, 0);
     queue.push(get(1, Some(0)), 0);
@@ -206,12 +154,7 @@ fn what_expires_is_taken_out_in_time() {
 #[derive(Clone, Debug)]
 enum Step {
     Push(Place),
-    /// The disk was observed. Only the policy that learns cares.
-    Learn(Pair),
-    Pop {
-        passed_ns: u64,
-        kinds: Kinds,
-    },
+    Pop { passed_ns: u64, kinds: Kinds },
 }
 
 fn place() -> impl Strategy<Value = Place> {
@@ -229,15 +172,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Kinds::ALL.without(Kind::Get)),
         1 => Just(Kinds::ALL.without(Kind::Put)),
     ];
-    let pair = (any::<i64>(), any::<u64>(), any::<u64>(), 0_u32..64);
-    let pair = pair.prop_map(|(distance, len, took_ns, fine)| Pair {
-        distance: distance >> fine,
-        len: len >> fine,
-        took_ns: took_ns >> fine,
-    });
     let step = prop_oneof![
         3 => place().prop_map(Step::Push),
-        1 => pair.prop_map(Step::Learn),
         3 =>
         (0_u64..20, kinds).prop_map(|(passed_ns, kinds)| Step::Pop { passed_ns, kinds }),
     ];
@@ -259,7 +195,7 @@ fn expected(policy: QueuePolicy, waiting: &[Waiting]) -> Option<usize> {
             .iter()
             .min_by_key(|one| (one.place.deadline.unwrap_or(u64::MAX), one.name))
             .map(|one| one.name),
-        QueuePolicy::Position | QueuePolicy::Learned => None,
+        QueuePolicy::Position => None,
     }
 }
 
@@ -269,10 +205,6 @@ fn check(policy: QueuePolicy, max_overtakes: u32, steps: Vec<Step>) -> Result<()
     let (mut now, mut pushed) = (0, 0);
     for step in steps {
         let (passed_ns, kinds) = match step {
-            Step::Learn(pair) => {
-                queue.learn(pair);
-                continue;
-            }
             Step::Push(place) => {
                 queue.push(place, pushed);
                 let overtaken = 0;
@@ -311,7 +243,7 @@ fn check(policy: QueuePolicy, max_overtakes: u32, steps: Vec<Step>) -> Result<()
         for passed in &mut waiting[..at] {
             // One that could not have started was not overtaken.
             passed.overtaken += u64::from(kinds.has(passed.place.kind));
-            if matches!(policy, QueuePolicy::Position | QueuePolicy::Learned) {
+            if policy == QueuePolicy::Position {
                 prop_assert!(passed.overtaken <= u64::from(max_overtakes), "{passed:?}");
             }
         }
@@ -336,12 +268,6 @@ proptest! {
     #[test]
     fn nobody_is_overtaken_more_often_than_allowed(steps in steps(), max_overtakes in 0_u32..9) {
         check(QueuePolicy::Position, max_overtakes, steps)?;
-    }
-
-    /// For all observations of the disk.
-    #[test]
-    fn nor_by_what_was_learnt(steps in steps(), max_overtakes in 0_u32..9) {
-        check(QueuePolicy::Learned, max_overtakes, steps)?;
     }
 
     /// One sweep over requests that are all there moves the head over the disk at most once up

@@ -17,6 +17,8 @@ use super::{Coverage, Only};
 
 /// Requests before and after something is broken.
 const REQUESTS: u64 = 40;
+/// Longer than it takes until the checked copies name the end of the journal.
+const COPIES_NS: u64 = 6_000_000_000;
 
 /// Runs the history of a seed on a failing disk.
 pub fn run(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(), String> {
@@ -315,6 +317,69 @@ fn stray_writes(
     history.go_on(REQUESTS, coverage)?;
     coverage.faults.hits += history.session.disk.faults_hit();
     lied_to(scenario, history, random, coverage)
+}
+
+/// Runs the history of a seed on a disk that loses one write of header or ring, or those of one sector. When
+/// the checked copies have named an end behind it, nothing that was acknowledged is older or gone
+/// without an error.
+pub fn run_lost_write(
+    seed: u64,
+    commit: CommitMode,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let random = &mut Random::derive(seed, &[10]);
+    let scenario = &Scenario {
+        cuts: 0,
+        commit,
+        ..Scenario::new(seed)
+    };
+    let mut history = settled(scenario, coverage)?;
+    history.session.strictness = Strictness::Failing;
+    // The last write of a sector matters: all are lost, for a while that is shorter than most rounds
+    // of the ring.
+    let unit = u64::from(scenario.unit);
+    let lost = random.below(scenario.data_start() / unit) * unit;
+    let (times, kind) = match random.below(4) {
+        0 => (1, FaultKind::Lost),
+        _ => (1 + random.below(12), FaultKind::LostUnit(lost)),
+    };
+    history.session.disk.inject(Fault {
+        op: IoOp::Write,
+        within: 0..scenario.data_start(),
+        skip: random.below(20),
+        times,
+        kind,
+    });
+    history.go_on(REQUESTS, coverage)?;
+    let hits = history.session.disk.faults_hit();
+    coverage.faults.lost_of_journal += u64::from(hits > 0);
+    history.session.disk.heal();
+    let disk = &history.session.disk;
+    disk.advance_to(disk.now_ns() + COPIES_NS);
+    let session = &mut history.session;
+    session.run_until(coverage, "the checked copies", |session, _| {
+        session.disk.in_flight() == 0 && session.driver.due_ns().is_none()
+    })?;
+    session.sync()?;
+    session.run_until(coverage, "a sync", |session, _| {
+        session.open_requests() == 0
+    })?;
+    history.go_on(random.below(REQUESTS), coverage)?;
+    let model = &history.session.model;
+    let disk = crashed(&history.session.disk, random);
+    coverage.cuts += 1;
+    let mut session = match Session::open(scenario, disk) {
+        Ok(session) => session,
+        Err(Error::Closed) => return Err("open says that the store is closed".to_owned()),
+        Err(_) if hits > 0 => {
+            coverage.faults.unopenable += 1;
+            return Ok(());
+        }
+        Err(error) => return Err(format!("open of a sound disk: {error}")),
+    };
+    session.strictness = Strictness::Failing;
+    let found = session.read_all(scenario.ids, coverage)?;
+    model.check_readable(&found, &session.damaged, Crash::PowerCut)
 }
 
 /// After a disk has lied: the store is opened and used again, as far as that goes.

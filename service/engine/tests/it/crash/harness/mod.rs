@@ -105,6 +105,7 @@ pub struct FaultCoverage {
     pub unreadable: u64,
     pub lost: u64,
     pub misdirected: u64,
+    pub lost_of_journal: u64,
     /// I/Os that were hit.
     pub hits: u64,
     /// Stores that take no changes any more.
@@ -143,6 +144,15 @@ pub fn run(scenario: &Scenario, only: Only, coverage: &mut Coverage) -> Result<(
 /// Runs the history of a seed on a failing disk.
 pub fn run_faulty(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(), Failure> {
     guarded(seed, || faults::run(seed, commit, coverage))
+}
+
+/// Runs the history of a seed on a disk that loses one write of the journal.
+pub fn run_lost_write(
+    seed: u64,
+    commit: CommitMode,
+    coverage: &mut Coverage,
+) -> Result<(), Failure> {
+    guarded(seed, || faults::run_lost_write(seed, commit, coverage))
 }
 
 fn guarded(seed: u64, work: impl FnOnce() -> Result<(), String>) -> Result<(), Failure> {

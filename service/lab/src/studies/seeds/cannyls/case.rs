@@ -3,22 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lumpscope_platter::drive::{Drive, SECTOR};
 use serde::Serialize;
 
-use super::args::Engine;
+use super::Engine;
 use super::published_workload::PublishedWorkload;
 use crate::blocks::{Recorded, Recorder};
-use crate::disks::{EmulatedView, LabOptions, StoreKind};
-use crate::load::runner::{ContentRule, Durability, RunOptions};
+use crate::disks::{LabOptions, StoreKind};
+use crate::load::runner::{Durability, RunOptions};
 use crate::process::Interrupt;
 use crate::studies::engine::Peer;
 use crate::studies::run::engine::{self as engine_run, EngineRun};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
-use crate::studies::seeds::live::{Live, scaled_sectors};
 use crate::studies::seeds::place::Place;
 use crate::studies::seeds::place::not_mounted;
-use crate::workload::Sizing;
+use crate::workload::{Command, Sizing};
 
 /// How often a run is done again of which the kernel did not show every request.
 const ATTEMPTS: usize = 3;
@@ -42,12 +40,7 @@ pub(super) struct Case {
 pub(super) struct Done {
     pub(super) workload: String,
     pub(super) case: Case,
-    /// Sum of the timed calls, as the published tables count, on whatever disk it was.
-    pub(super) elapsed: Duration,
     pub(super) recorded: Recorded,
-    /// How late the disk answered, if it was an emulated one, and how many sectors it had.
-    pub(super) emulated: Option<(EmulatedView, u64)>,
-    pub(super) commands: u64,
     pub(super) puts: u64,
 }
 
@@ -56,8 +49,6 @@ pub(super) struct Done {
 pub(super) struct Bench<'a> {
     pub(super) peer: Option<Peer>,
     pub(super) dir: Option<PathBuf>,
-    /// The disks are the drive, emulated and scaled by a factor.
-    pub(super) live: Option<(Live<'a>, &'a Drive, f64)>,
     pub(super) interrupt: &'a Interrupt,
 }
 
@@ -77,43 +68,25 @@ impl Bench<'_> {
 
     fn once(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
         let sizing = Sizing::of(&workload.stream);
-        let lab = self.lab(&sizing);
-        let drive = lab.drive.as_ref();
-        let sectors = drive.and_then(|drive| drive.options.bytes).unwrap_or(0) / SECTOR;
-        let place = Place::new(case.kind, lab)?;
-        let (stats, recorded) = match (case.engine, &self.peer) {
-            (Engine::Original, Some(peer)) => self.original(workload, case, &place, peer)?,
-            _ => self.ours(workload, case, &place, sizing)?,
-        };
-        let overall = stats.latencies.overall();
-        let is_put =
-            |c: &&crate::workload::Command| matches!(c, crate::workload::Command::Put { .. });
-        let puts = workload.stream.commands.iter().filter(is_put).count();
-        Ok(Done {
-            workload: workload.name.clone(),
-            case,
-            elapsed: overall.map_or(Duration::ZERO, |overall| overall.total),
-            recorded,
-            emulated: place.lateness()?.map(|view| (view, sectors)),
-            commands: u64::try_from(workload.stream.commands.len()).unwrap_or(u64::MAX),
-            puts: u64::try_from(puts).unwrap_or(u64::MAX),
-        })
-    }
-
-    fn lab(&self, sizing: &Sizing) -> LabOptions {
         let lab = LabOptions {
             dir: self.dir.clone(),
             expected_bytes: sizing.capacity_bytes,
             ext4_journal: false,
             ..LabOptions::new(sizing.disk_bytes().max(LEAST_DISK))
         };
-        match self.live {
-            Some((live, drive, scale)) => {
-                let sectors = scaled_sectors(drive, scale, lab.disk_bytes);
-                live.scaled(lab, sectors)
-            }
-            None => lab,
-        }
+        let place = Place::new(case.kind, lab)?;
+        let recorded = match (case.engine, &self.peer) {
+            (Engine::Original, Some(peer)) => self.original(workload, case, &place, peer)?,
+            _ => self.ours(workload, case, &place, sizing)?,
+        };
+        let is_put = |command: &&Command| matches!(command, Command::Put { .. });
+        let puts = workload.stream.commands.iter().filter(is_put).count();
+        Ok(Done {
+            workload: workload.name.clone(),
+            case,
+            recorded,
+            puts: u64::try_from(puts).unwrap_or(u64::MAX),
+        })
     }
 
     /// The published crate, in a child that makes its own file. On the raw disk it begins at byte
@@ -124,7 +97,7 @@ impl Bench<'_> {
         case: Case,
         place: &Place,
         peer: &Peer,
-    ) -> anyhow::Result<(RunStats, Recorded)> {
+    ) -> anyhow::Result<Recorded> {
         recording(place, |path| {
             let job = CannylsJob {
                 workload: workload.args.clone(),
@@ -149,7 +122,7 @@ impl Bench<'_> {
         case: Case,
         place: &Place,
         sizing: Sizing,
-    ) -> anyhow::Result<(RunStats, Recorded)> {
+    ) -> anyhow::Result<Recorded> {
         place.inside(|path| engine_run::make(path, &sizing, case.block_size, false))?;
         let run = EngineRun {
             sizing,
@@ -159,7 +132,6 @@ impl Bench<'_> {
             options: RunOptions {
                 clients: 1,
                 verify_bytes: false,
-                content: ContentRule::Fast,
                 slot: SLOT,
                 ..RunOptions::default()
             },
@@ -172,13 +144,13 @@ impl Bench<'_> {
 }
 
 /// Records what the disk is asked for while work is done on it. Nobody else uses it.
-fn recording<T: Send>(
+fn recording(
     place: &Place,
-    work: impl FnOnce(&Path) -> anyhow::Result<T> + Send,
-) -> anyhow::Result<(T, Recorded)> {
+    work: impl FnOnce(&Path) -> anyhow::Result<RunStats> + Send,
+) -> anyhow::Result<Recorded> {
     let recorder = Recorder::start(&[place.device()])?.own_everybody();
-    let done = place.inside(work)?;
+    place.inside(work)?;
     let recorded = recorder.finish().into_iter().next();
     let missing = || not_mounted(place.store_path(), place.device());
-    Ok((done, recorded.ok_or_else(missing)?))
+    recorded.ok_or_else(missing)
 }

@@ -1,54 +1,126 @@
 //! `lumpscope bench seeds cannyls`: the published comparison of minfs, ext4 and xfs, repeated with
 //! the original engine and with ours, with the reason for each ratio.
 
-mod args;
 mod case;
-mod explained;
-mod findings;
-mod page;
 mod published_workload;
 mod report;
-mod vary;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::failure::peer_failed;
+use serde::Serialize;
 
-pub use args::{CannylsArgs, Engines};
-
-use super::live::Live;
+use super::DRIVE;
 use crate::disks::StoreKind;
-use crate::experiment::{self, Machine};
+use crate::experiment::report::Report;
+use crate::experiment::{self, OutputArgs};
+use crate::failure::{argument, peer_failed, within};
 use crate::process::Interrupt;
 use crate::studies::engine::{PEER_PROGRAM, Peer};
 use crate::studies::predict;
-use args::Engine;
 use case::{Bench, Case};
 use published_workload::PublishedWorkload;
-use report::{Predictor, Report, RunView};
+use report::{Data, RunView};
 
-/// Runs, prints the penalties of the file systems beside their cause, and writes what is asked for.
-pub(in crate::studies) fn explain(args: &CannylsArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    args.check()?;
-    let shown = (Report::explained, Report::page);
-    experiment::run(&args.output, shown, |interrupt| {
-        measure(args, exe, interrupt)
-    })
+/// Run the four published workloads on a raw disk, on an ext4 without a journal and on an xfs, and
+/// show how long the published drive would have taken, and why.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CannylsArgs {
+    /// Scale all repetition counts of the workloads, and the drive, by this factor
+    #[arg(long, default_value_t = 0.05, value_name = "FACTOR")]
+    scale: f64,
+    /// Which workloads
+    #[arg(
+        long = "workload",
+        value_delimiter = ',',
+        default_value = "seq1,seq2,rand1,rand2",
+        value_name = "LIST"
+    )]
+    workloads: Vec<String>,
+    /// Block sizes of the store in bytes. The published tables have 512
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "512,4096",
+        value_name = "LIST"
+    )]
+    block_size: Vec<u16>,
+    /// Which engine. The original one is left out, with a message, when its program is not there
+    #[arg(long, value_enum, default_value_t = Engines::Both)]
+    engine: Engines,
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    #[arg(long, value_name = "PROGRAM")]
+    cannyls_peer: Option<PathBuf>,
+    /// Drive that the times are predicted for: see `lumpscope platter drives`
+    #[arg(long, default_value = DRIVE, value_name = "NAME")]
+    model: String,
+    /// Rounds; with fewer than 3 nothing is said to agree or not
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    rounds: usize,
+    /// Directory for the images of the disks [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Which engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engines {
+    /// The published crate.
+    Original,
+    /// Ours.
+    Lumpscope,
+    /// Both.
+    Both,
+}
+
+/// One engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Engine {
+    Original,
+    Lumpscope,
+}
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Engine::Original => "original",
+            Engine::Lumpscope => "lumpscope",
+        }
+    }
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &CannylsArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    args.check()?;
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        measure(args, exe, interrupt)
-    })
+pub(super) fn run(args: &CannylsArgs) -> anyhow::Result<ExitCode> {
+    check(args)?;
+    experiment::run(&args.output, |interrupt| measure(args, interrupt))
 }
 
-fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Report> {
-    let drive = predict::drive_named(&args.drive)?;
-    let machine = Machine::before();
-    let mut engines = args.engines();
+fn check(args: &CannylsArgs) -> anyhow::Result<()> {
+    let known = ["seq1", "seq2", "rand1", "rand2"];
+    let fits = |name: &String| known.contains(&name.as_str());
+    if args.workloads.is_empty() || !args.workloads.iter().all(fits) {
+        return Err(argument("--workload", "some of seq1, seq2, rand1, rand2"));
+    }
+    let fits = |size: &u16| *size > 0 && size.is_multiple_of(512);
+    if args.block_size.is_empty() || !args.block_size.iter().all(fits) {
+        return Err(argument("--block-size", "multiples of 512, up to 65024"));
+    }
+    if !(args.scale > 0.0 && args.scale <= 1.0) {
+        return Err(argument("--scale", "above 0 and at most 1"));
+    }
+    within("--rounds", args.rounds, 1..=100)
+}
+
+fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+    let drive = predict::drive_named(&args.model)?;
+    let mut engines = match args.engine {
+        Engines::Original => vec![Engine::Original],
+        Engines::Lumpscope => vec![Engine::Lumpscope],
+        Engines::Both => vec![Engine::Original, Engine::Lumpscope],
+    };
     let peer = match Peer::find(args.cannyls_peer.as_deref()) {
         Ok(peer) => Some(peer),
         Err(why) if args.engine == Engines::Original => {
@@ -65,47 +137,37 @@ fn measure(args: &CannylsArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Res
     let bench = Bench {
         peer,
         dir: args.dir.clone(),
-        live: args.live.map(|rule| {
-            let drive_name = &args.drive;
-            let live = Live {
-                exe,
-                drive: drive_name,
-                rule,
-            };
-            (live, &drive, args.scale)
-        }),
         interrupt,
     };
-    let mut report = Report::new(args, machine, &drive);
+    let mut runs = Vec::new();
     for name in &args.workloads {
         let workload = PublishedWorkload::new(name, args.scale)?;
         for case in cases(args, &engines) {
             eprintln!(
-                "{name}, {} engine, blocks of {}, {}, run {} of {}",
+                "{name}, {} engine, blocks of {}, {}, round {} of {}",
                 case.engine.name(),
                 case.block_size,
                 case.kind.name(),
                 case.run,
-                args.runs
+                args.rounds
             );
             let done = bench.run(&workload, case)?;
-            let predictor = Predictor {
-                drive: &drive,
-                scale: args.scale,
-            };
-            let view = RunView::new(&done, &predictor)?;
-            report.add(view, done);
+            runs.push(RunView::new(&done, &drive, args.scale)?);
         }
     }
-    report.finish();
-    Ok(report)
+    let data = Data { runs };
+    let mut report = data.report(args.scale);
+    report.fact("Drive", &*drive.title);
+    report.fact("Scale of workloads and drive", args.scale.to_string());
+    report.fact("Rounds", args.rounds.to_string());
+    Ok((report, data))
 }
 
 /// In the order of the runs: disks alternate, so that what the machine does meanwhile hits all
 /// alike.
 fn cases(args: &CannylsArgs, engines: &[Engine]) -> Vec<Case> {
     let mut cases = Vec::new();
-    for run in 1..=args.runs {
+    for run in 1..=args.rounds {
         for engine in engines {
             for block_size in &args.block_size {
                 let kinds = experiment::rotate(&StoreKind::ALL, run);

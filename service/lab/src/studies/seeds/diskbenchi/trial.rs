@@ -1,14 +1,13 @@
 //! One run of the program on a new file system, recorded.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use lumpscope_platter::trace::{Op, Trace, Traced};
 
 use super::program::Program;
 use super::program::cannot_write;
 use crate::blocks::{Recorded, Recorder};
-use crate::disks::{EmulatedView, LabOptions, StoreKind};
+use crate::disks::{LabOptions, StoreKind};
 use crate::process::Interrupt;
 use crate::studies::seeds::place::Place;
 use crate::studies::seeds::place::not_mounted;
@@ -26,11 +25,7 @@ pub(super) struct Trial {
     pub(super) kind: StoreKind,
     pub(super) program: Program,
     pub(super) run: usize,
-    /// From opening the file to the end of the last write, on the loop device.
-    pub(super) wall: Duration,
     pub(super) recorded: Recorded,
-    /// How late the disk answered, if it was an emulated one.
-    pub(super) emulated: Option<EmulatedView>,
 }
 
 impl Trial {
@@ -61,16 +56,14 @@ impl Trial {
     ) -> anyhow::Result<Trial> {
         let place = Place::new(kind, lab.clone())?;
         let recorder = Recorder::start(&[place.device()])?;
-        let wall = place.inside(|file| program.run(file).map_err(cannot_write(file)))?;
+        place.inside(|file| program.run(file).map_err(cannot_write(file)))?;
         let recorded = recorder.finish().into_iter().next();
         let recorded = recorded.ok_or_else(|| not_mounted(place.store_path(), place.device()))?;
         Ok(Trial {
             kind,
             program,
             run,
-            wall,
             recorded,
-            emulated: place.lateness()?,
         })
     }
 

@@ -1,35 +1,63 @@
 //! `lumpscope bench seeds fileserver`: the published table of what observing a file server costs,
 //! for the probes of this service.
 
-mod args;
-mod page;
+mod files;
+mod server;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::published::{OVERHEAD_FLOWOPS, OVERHEAD_SUMMARY, OverheadRow};
-use crate::experiment::report::Spread;
-use crate::experiment::text;
-use crate::experiment::{self, Machine};
+use crate::disks::default_dir;
+use crate::experiment::report::{Cell, Limit, Picture, Report, Table, Unit};
+use crate::experiment::{self, OutputArgs};
+use crate::failure::{above_0, within};
+use crate::load::grpc::{content, runtime};
+use crate::process::Interrupt;
 use crate::studies::grpc::Transport;
-use crate::studies::observe::{self, Flowop, Mode, ServerRun};
-
-pub use args::FileserverArgs;
+use crate::studies::grpc::disk::StoreFile;
+use crate::studies::observe::{Mode, lost};
+use files::Files;
+use server::{Flowop, ServerRun};
 
 const NOTES: [&str; 4] = [
     "Published: filebench's fileserver, native against a file system that asks an eBPF sandbox for \
      each operation, on Linux 4.11 in a virtual machine, 10 runs of 60 s. Here: the same model with \
      lumps for files, probes not loaded against probes that hand out every event. The two observe \
      different things; what is compared is what observing costs.",
-    "A cost compares a run with the run without probes of the same round. The noise is that of a \
-     second run without probes (A/A): a cost within its range is not told from nothing. No run is \
-     left out.",
+    "A cost compares a run with the run without probes of the same round. A/A is the cost of a \
+     second run without probes: a cost within its range is not distinguishable from zero.",
     "A lump is put whole: createfile and writefile are one put, appending is a get and a put of the \
      longer lump, a put is synced when it is acknowledged, and nothing is opened or closed.",
     "makedir and removedir have no counterpart: lumps have no directories.",
 ];
+
+/// Measure what observing costs a file server, in the layout of the published table: probes not
+/// loaded, with all events, and not loaded once more, in alternating runs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FileserverArgs {
+    /// Rounds; each has one run of each mode. The published table had 10
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    rounds: usize,
+    /// Timed part of one run, in seconds. The published table had 60
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// Files: lumps of 128 KiB on average
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    files: usize,
+    /// Clients
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    clients: usize,
+    /// Directory for the store's file [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
 
 /// Runs, prints, and writes what is asked for.
 pub(super) fn run(
@@ -37,138 +65,154 @@ pub(super) fn run(
     exe: &Path,
     transport: Transport,
 ) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, (Report::text, Report::page), |interrupt| {
-        let machine = Machine::before();
-        let runs = observe::fileserver_runs(&args.observe(), exe, transport, interrupt)?;
-        Ok(Report::new(args, machine, runs))
+    experiment::run(&args.output, |interrupt| {
+        within("--rounds", args.rounds, 1..=1000)?;
+        above_0("--seconds", args.seconds, 600.0)?;
+        within("--files", args.files, 100..=1_000_000)?;
+        within("--clients", args.clients, 1..=1000)?;
+        content::prepare();
+        let bench = Bench {
+            args,
+            exe,
+            transport,
+            interrupt,
+        };
+        // The future runs on this thread, to which the children are tied.
+        let runs = runtime()?.block_on(bench.runs())?;
+        let mut report = report(&runs);
+        let (clients, files) = (args.clients, args.files);
+        report.fact(
+            "File server",
+            format!("{clients} clients, {files} lumps of 128 KiB on average"),
+        );
+        report.fact(
+            "Runs",
+            format!("{} rounds of {} s a run", args.rounds, args.seconds),
+        );
+        Ok((report, Data { runs }))
     })
 }
 
-/// A line of the table.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    published: OverheadRow,
-    /// Without probes.
-    without: Option<Spread>,
-    /// With all events.
-    with: Option<Spread>,
-    /// Share of the speed that was lost, round by round.
-    cost: Option<Spread>,
-    /// Noise from a second run without probes.
-    noise: Option<Spread>,
-    /// Why there is nothing of ours.
-    no_counterpart: Option<&'static str>,
-}
-
-/// Everything.
-#[derive(Clone, Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    machine: Machine,
-    clients: usize,
-    files: usize,
-    rounds: usize,
-    seconds_per_run: f64,
-    summary: Vec<Row>,
-    flowops: Vec<Row>,
-    notes: [&'static str; 4],
+/// The data behind the figures.
+#[derive(Serialize)]
+struct Data {
     runs: Vec<ServerRun>,
 }
 
-impl Report {
-    fn new(args: &FileserverArgs, machine: Machine, runs: Vec<ServerRun>) -> Report {
-        let figures: [fn(&ServerRun) -> f64; 3] = [
-            |run| run.ms_per_op,
-            |run| run.bytes_per_second / 1e6,
-            |run| run.ops_per_second,
-        ];
-        let summary = OVERHEAD_SUMMARY.iter().zip(figures);
-        let summary = summary.map(|(published, of)| {
-            let slower_is_more = published.name.contains("ms/op");
-            Row::new(*published, &runs, of, slower_is_more)
-        });
-        Report {
-            machine: machine.and_after(),
-            clients: args.clients,
-            files: args.files,
-            rounds: args.rounds,
-            seconds_per_run: args.seconds,
-            summary: summary.collect(),
-            flowops: OVERHEAD_FLOWOPS.iter().map(|p| flowop(*p, &runs)).collect(),
-            notes: NOTES,
+/// All that the runs need.
+struct Bench<'a> {
+    args: &'a FileserverArgs,
+    exe: &'a Path,
+    transport: Transport,
+    interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    async fn runs(&self) -> anyhow::Result<Vec<ServerRun>> {
+        let dir = self.args.dir.clone().unwrap_or_else(default_dir);
+        let bytes = server::store_bytes(self.args.files);
+        eprintln!("making a store in {}", dir.display());
+        let store = StoreFile::make(self.exe, &dir, bytes, self.interrupt)?;
+        let files =
+            Files::new(self.args.files).context("the sizes of files have no distribution")?;
+        let files = Arc::new(files);
+        eprintln!("making {} files", files.to_fill());
+        server::fill(self, store.path(), &files).await?;
+        let mut runs = Vec::new();
+        for round in 1..=self.args.rounds {
+            eprintln!("file server, round {round} of {}", self.args.rounds);
+            runs.extend(server::round(self, store.path(), &files, round).await?);
+        }
+        Ok(runs)
+    }
+}
+
+const COLUMNS: [&str; 6] = [
+    "without probes",
+    "with probes",
+    "cost",
+    "A/A",
+    "published without",
+    "with",
+];
+
+fn report(runs: &[ServerRun]) -> Report {
+    let figures: [fn(&ServerRun) -> f64; 3] = [
+        |run| run.ms_per_op,
+        |run| run.bytes_per_second / 1e6,
+        |run| run.ops_per_second,
+    ];
+    let mut summary = Table::new("The published sums, and ours.", &COLUMNS);
+    summary.picture = Some(Picture {
+        columns: vec![2, 3],
+        reference: (0.0, "no cost"),
+    });
+    for (published, of) in OVERHEAD_SUMMARY.iter().zip(figures) {
+        let slower_is_more = published.name.contains("ms/op");
+        row(
+            &mut summary,
+            (published, published.name),
             runs,
+            (of, slower_is_more),
+        );
+    }
+    let mut flowops = Table::new("Operations per second, by kind.", &COLUMNS);
+    for published in &OVERHEAD_FLOWOPS {
+        match counterpart(published.name) {
+            Ok(flowop) => {
+                let rate = |run: &ServerRun| run.flowops_per_second[flowop as usize];
+                row(
+                    &mut flowops,
+                    (published, published.name),
+                    runs,
+                    (rate, false),
+                );
+            }
+            Err(why) => {
+                let name = format!("{} ({why})", published.name);
+                row(
+                    &mut flowops,
+                    (published, &name),
+                    &[],
+                    (|_: &ServerRun| 0.0, false),
+                );
+            }
         }
     }
-
-    fn text(&self) -> String {
-        let mut lines = vec![format!(
-            "file server: {} clients, {} lumps of 128 KiB on average",
-            self.clients, self.files
-        )];
-        lines.extend(table(&self.summary));
-        lines.push(String::new());
-        lines.push("operations a second, by kind".to_owned());
-        lines.extend(table(&self.flowops));
-        lines.push(String::new());
-        lines.push(format!(
-            "{} rounds of {} s a run; {}",
-            self.rounds, self.seconds_per_run, self.machine
-        ));
-        lines.extend(NOTES.map(|note| format!("- {note}")));
-        lines.push(String::new());
-        lines.join("\n")
-    }
+    let mut report = Report::new("What observing costs a file server");
+    report
+        .section("Cost of the probes")
+        .add(summary)
+        .add(flowops);
+    report.note(&NOTES);
+    report
 }
 
-impl Row {
-    fn new(
-        published: OverheadRow,
-        runs: &[ServerRun],
-        of: impl Fn(&ServerRun) -> f64,
-        slower_is_more: bool,
-    ) -> Row {
-        let values = |mode: Mode| {
-            let runs = runs.iter().filter(|run| run.mode == mode);
-            runs.map(|run| (run.round, of(run))).collect::<Vec<_>>()
-        };
-        let base = values(Mode::Off);
-        let cost = |mode: Mode| {
-            let pairs = values(mode).into_iter().filter_map(|(round, with)| {
-                let (_, without) = base.iter().find(|(other, _)| *other == round)?;
-                let lost = if slower_is_more {
-                    with / without - 1.0
-                } else {
-                    1.0 - with / without
-                };
-                lost.is_finite().then_some(lost)
-            });
-            Spread::of(pairs.collect())
-        };
-        let spread = |mode| Spread::of(values(mode).into_iter().map(|(_, value)| value).collect());
-        Row {
-            published,
-            without: spread(Mode::Off),
-            with: spread(Mode::Events),
-            cost: cost(Mode::Events),
-            noise: cost(Mode::OffAgain),
-            no_counterpart: None,
-        }
-    }
-}
-
-/// Our line beside a published one.
-fn flowop(published: OverheadRow, runs: &[ServerRun]) -> Row {
-    match counterpart(published.name) {
-        Ok(flowop) => {
-            let at = flowop as usize;
-            let rate = move |run: &ServerRun| run.flowops_per_second[at];
-            Row::new(published, runs, rate, false)
-        }
-        Err(why) => Row {
-            no_counterpart: Some(why),
-            ..Row::new(published, &[], |_| 0.0, false)
-        },
-    }
+/// A published row, and ours beside it.
+fn row(
+    table: &mut Table,
+    (published, name): (&OverheadRow, &str),
+    runs: &[ServerRun],
+    (of, slower_is_more): (impl Fn(&ServerRun) -> f64, bool),
+) {
+    let values = |mode: Mode| {
+        let runs = runs.iter().filter(move |run| run.mode == mode);
+        Cell::runs(Unit::Plain, runs.map(&of).collect::<Vec<f64>>())
+    };
+    let cost = |mode: Mode| {
+        let of = |run: &ServerRun| (run.mode, run.round, of(run));
+        Cell::runs(Unit::Share, lost(runs.iter(), of, mode, slower_is_more))
+    };
+    let limit = Limit::Published(published.cost / 100.0, None);
+    let cells = vec![
+        values(Mode::Off),
+        values(Mode::Events),
+        cost(Mode::Events).within(limit),
+        cost(Mode::OffAgain),
+        Cell::value(Some(published.without), Unit::Plain),
+        Cell::value(Some(published.with), Unit::Plain),
+    ];
+    table.row(name, cells);
 }
 
 /// Counterpart of a file system's operation in a store of lumps, or the reason for its absence.
@@ -185,51 +229,10 @@ fn counterpart(flowop: &str) -> Result<Flowop, &'static str> {
     }
 }
 
-fn table(rows: &[Row]) -> Vec<String> {
-    let mut table = text::table(&[
-        "",
-        "without probes",
-        "with probes",
-        "cost",
-        "range",
-        "A/A",
-        "A/A range",
-        "| published",
-        "with",
-        "cost",
-    ]);
-    let number = |spread: Option<Spread>| {
-        spread.map_or_else(text::dash, |spread| text::number(spread.median))
-    };
-    let share = |spread: Option<Spread>| {
-        spread.map_or_else(text::dash, |spread| text::percent(spread.median))
-    };
-    let range = |spread: Option<Spread>| spread.map_or_else(text::dash, text::percents);
-    for row in rows {
-        let published = &row.published;
-        let name = match row.no_counterpart {
-            None => published.name.to_owned(),
-            Some(why) => format!("{} ({why})", published.name),
-        };
-        table.add_row([
-            name,
-            number(row.without),
-            number(row.with),
-            share(row.cost),
-            range(row.cost),
-            share(row.noise),
-            range(row.noise),
-            format!("| {}", text::number(published.without)),
-            text::number(published.with),
-            format!("{:.2} %", published.cost),
-        ]);
-    }
-    table.lines()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::report::{Part, Row};
 
     fn run(mode: Mode, round: usize, ops: f64) -> ServerRun {
         ServerRun {
@@ -251,20 +254,24 @@ mod tests {
             run(Mode::Off, 2, 2000.0),
             run(Mode::Events, 2, 1980.0),
         ];
-        for published in OVERHEAD_FLOWOPS {
-            let row = flowop(published, &runs);
-            assert_ne!(
-                row.cost.is_some(),
-                row.no_counterpart.is_some(),
-                "{}",
-                published.name
-            );
+        let report = report(&runs);
+        let [Part::Table(summary), Part::Table(flowops)] = &report.sections[0].parts[..] else {
+            panic!("two tables");
+        };
+        let costs = |row: &Row, column: usize| match row {
+            Row::Cells(_, cells) => cells[column].figure().expect("a figure").runs.clone(),
+            Row::Group(_) => panic!("no groups"),
+        };
+        assert_eq!((summary.rows.len(), flowops.rows.len()), (3, 10));
+        for row in &flowops.rows {
+            let Row::Cells(name, _) = row else {
+                panic!("no groups");
+            };
+            assert_ne!(costs(row, 2).is_empty(), !name.contains('('), "{name}");
         }
-        let row = Row::new(OVERHEAD_SUMMARY[2], &runs, |run| run.ops_per_second, false);
-        let (cost, noise) = (row.cost.expect("two"), row.noise.expect("one"));
-        assert!((cost.min - 0.01).abs() < 1e-9 && (cost.max - 0.05).abs() < 1e-9);
-        assert!((noise.median + 0.01).abs() < 1e-9);
-        let row = Row::new(OVERHEAD_SUMMARY[0], &runs, |run| run.ms_per_op, true);
-        assert!(row.cost.expect("two").max > 0.05);
+        let ops = costs(&summary.rows[2], 2);
+        assert!((ops[0] - 0.05).abs() < 1e-9 && (ops[1] - 0.01).abs() < 1e-9);
+        assert!((costs(&summary.rows[2], 3)[0] + 0.01).abs() < 1e-9);
+        assert!(costs(&summary.rows[0], 2)[0] > 0.05);
     }
 }

@@ -1,0 +1,61 @@
+//! `lumpscope grow`: a store that nobody uses, made larger.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lumpscope_engine::grow::{self, GrowOptions};
+use lumpscope_units::{Size, human};
+use serde_json::json;
+
+use crate::format::PreallocArg;
+use crate::output::{self, print, print_json};
+use crate::progress::templated as bar;
+
+/// `lumpscope grow`.
+#[derive(Args)]
+#[command(
+    after_help = "Lumps stay where they are. The journal keeps its size, which limits the number of \
+                  lumps; `lumpscope evacuate` to a new store gets a larger journal."
+)]
+pub(super) struct GrowArgs {
+    /// Block device or file with a store that is not being served
+    path: PathBuf,
+    /// Size of the store, e.g. 128G; required for a file [default: the whole device]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// Allocation of a file's new space
+    #[arg(long, value_enum, default_value_t)]
+    prealloc: PreallocArg,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes a store larger.
+pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
+    let bar = bar("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    let progress = |done: u64, total: u64| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let options = GrowOptions {
+        capacity: args.capacity.map(|size| size.0),
+        prealloc: args.prealloc.into(),
+        progress: Some(&progress),
+    };
+    let done = grow::grow(&args.path, &options);
+    bar.finish_and_clear();
+    let grown = done?;
+    if args.json {
+        let json = json!({"before_bytes": grown.before, "after_bytes": grown.after});
+        print_json(&json)?;
+    } else {
+        let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
+        let path = args.path.display().to_string();
+        let path = output::escaped(&path);
+        print(&format!("{path}: {after} for lumps, {before} before"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

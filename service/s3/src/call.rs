@@ -1,0 +1,216 @@
+//! A request whose signature is right, as its operation reads it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+use http_body::Body as _;
+use s3s::dto::{ETagCondition, Timestamp, TimestampFormat};
+use s3s::xml::{Deserialize, Deserializer};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
+
+use super::access::{Keys, denied};
+use super::body::Flow;
+use super::checks::Checks;
+use super::form::Within;
+use super::operations::Operation;
+use super::{MAX_XML, error, xml};
+use lumpscope_server::config::S3Etag;
+use lumpscope_server::door::{Access, Grants};
+use lumpscope_server::request::{Body as Memory, Scope};
+
+/// What is asked, by whom.
+pub(super) struct Call {
+    pub(super) scope: Arc<Scope>,
+    pub(super) grants: Arc<Grants>,
+    pub(super) operation: &'static Operation,
+    /// Empty where the path names none, and so is the key.
+    pub(super) bucket: String,
+    pub(super) key: String,
+    pub(super) headers: HeaderMap,
+    pub(super) query: Vec<(String, String)>,
+    pub(super) body: Body,
+    pub(super) trailers: Option<TrailingHeaders>,
+    pub(super) flow: Arc<Flow>,
+    /// Bounds of the file of a form.
+    pub(super) within: Option<Within>,
+    /// The body, where it is XML: a document of plain text.
+    pub(super) document: Vec<u8>,
+    /// Memory of the document.
+    pub(super) memory: Option<Memory>,
+}
+
+pub(super) fn wrong(why: impl Into<String>) -> S3Error {
+    S3Error::with_message(S3ErrorCode::InvalidArgument, why.into())
+}
+
+impl Call {
+    /// Refuses a caller without this right.
+    ///
+    /// # Errors
+    /// `AccessDenied`.
+    pub(super) fn check(&self, access: Access, bucket: &str, key: &str) -> S3Result<()> {
+        match self.grants.allow(access, bucket, key) {
+            true => Ok(()),
+            false => Err(denied()),
+        }
+    }
+
+    /// The value of a header; an empty one counts as absent.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: it is given twice; `InvalidArgument`: it is not ASCII.
+    pub(super) fn header(&self, name: &str) -> S3Result<Option<&str>> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next();
+        if values.next().is_some() {
+            let why = format!("the header {name} is given twice");
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
+        }
+        let text = value.map(|value| value.to_str()).transpose();
+        let text = text.map_err(|_| wrong(format!("the header {name} is not ASCII")))?;
+        Ok(text.filter(|text| !text.is_empty()))
+    }
+
+    /// A header that is a number, or another value with a text form.
+    ///
+    /// # Errors
+    /// As [`Self::header`].
+    pub(super) fn parsed<T: FromStr>(&self, name: &str) -> S3Result<Option<T>> {
+        let parsed = self.header(name)?.map(str::parse).transpose();
+        parsed.map_err(|_| wrong(format!("the header {name} cannot be read")))
+    }
+
+    /// A header with a date.
+    ///
+    /// # Errors
+    /// As [`Self::header`].
+    pub(super) fn date(&self, name: &str) -> S3Result<Option<Timestamp>> {
+        let parse = |text| Timestamp::parse(TimestampFormat::HttpDate, text);
+        let date = self.header(name)?.map(parse).transpose();
+        date.map_err(|_| wrong(format!("the header {name} is not a date")))
+    }
+
+    /// A header with an entity tag, which needs no quotes, or `*`.
+    ///
+    /// # Errors
+    /// As [`Self::header`].
+    pub(super) fn tag(&self, name: &str) -> S3Result<Option<ETagCondition>> {
+        let Some(text) = self.header(name)? else {
+            return Ok(None);
+        };
+        let parsed = match text == "*" || text.contains('"') {
+            true => ETagCondition::parse_http_header(text.as_bytes()),
+            false => ETagCondition::parse_http_header(format!("\"{text}\"").as_bytes()),
+        };
+        let parsed = parsed.map_err(|_| wrong(format!("the header {name} is an ETag or *")));
+        parsed.map(Some)
+    }
+
+    /// The value of a parameter.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        let mut all = self.query.iter();
+        all.find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a parameter that is not empty.
+    pub(super) fn given(&self, name: &str) -> Option<String> {
+        let value = self.parameter(name).filter(|value| !value.is_empty());
+        value.map(str::to_owned)
+    }
+
+    /// A parameter that is a number; an empty one counts as absent.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(super) fn number(&self, name: &str) -> S3Result<Option<i32>> {
+        let value = self.parameter(name).filter(|value| !value.is_empty());
+        let number = value.map(str::parse).transpose();
+        number.map_err(|_| wrong(format!("the parameter {name} is not a number")))
+    }
+
+    /// The id of the upload.
+    pub(super) fn upload(&self) -> &str {
+        self.parameter("uploadId").unwrap_or_default()
+    }
+
+    /// Bucket and key.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (&self.bucket, &self.key)
+    }
+
+    /// What the document says; `None`: there is no body.
+    ///
+    /// # Errors
+    /// `MalformedXML`.
+    pub(super) fn read<'xml, T: Deserialize<'xml>>(&'xml self) -> S3Result<Option<T>> {
+        if self.document.is_empty() {
+            return Ok(None);
+        }
+        let mut reader = Deserializer::new(&self.document);
+        let read = T::deserialize(&mut reader);
+        let read = read.and_then(|read| reader.expect_eof().map(|()| read));
+        let malformed = |error| S3Error::with_source(S3ErrorCode::MalformedXML, Box::new(error));
+        read.map(Some).map_err(|failure| {
+            let why = format!(
+                "the document is not one of {}: {failure}",
+                self.operation.protocol
+            );
+            let mut error = malformed(failure);
+            error.set_message(why);
+            error
+        })
+    }
+
+    /// As [`Self::read`], of an operation that needs a document.
+    ///
+    /// # Errors
+    /// As there; `MissingRequestBodyError`.
+    pub(super) fn need<'xml, T: Deserialize<'xml>>(&'xml self) -> S3Result<T> {
+        let missing = || {
+            let why = "the operation needs a document";
+            S3Error::with_message(S3ErrorCode::MissingRequestBodyError, why)
+        };
+        self.read()?.ok_or_else(missing)
+    }
+
+    /// Reads the body as a parser of XML reads it, and compares its checksums: s3s does neither.
+    ///
+    /// # Errors
+    /// `MalformedXML`, `BadDigest`, `MaxMessageLengthExceeded`, `SlowDown`.
+    pub(super) async fn receive_document(&mut self, keys: &Keys, method: &Method) -> S3Result<()> {
+        let announced = self.body.size_hint().exact();
+        let payer = self.scope.payer();
+        self.memory = Some(keys.room(&self.headers, (payer, announced)).await?);
+        let document = self.receive().await?;
+        // The checksums of an upload that is completed are those of the object.
+        if self.key.is_empty() || *method == Method::PUT {
+            let mut checks = Checks::of(&self.headers, S3Etag::Crc)?;
+            checks.update(&document);
+            let trailers = self.trailers.take();
+            checks.finish(trailers.and_then(|trailers| trailers.take()).as_ref())?;
+        }
+        self.document = xml::plain(&document)?;
+        Ok(())
+    }
+
+    async fn receive(&mut self) -> S3Result<Vec<u8>> {
+        let mut document = Vec::new();
+        let body = &mut self.body;
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
+            let frame = frame.map_err(|failure| match self.flow.fault() {
+                Some(fault) => error::fault(fault),
+                None => error::broken(&failure),
+            })?;
+            self.flow.taken();
+            document.extend(frame.into_data().unwrap_or_default());
+            if document.len() > MAX_XML {
+                return Err(error::long_xml());
+            }
+        }
+        Ok(document)
+    }
+}

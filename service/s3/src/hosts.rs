@@ -1,0 +1,107 @@
+//! Whose a host name is: the endpoint's, or that of one of its buckets.
+//!
+//! A client whose bucket is in the host name (`vdata.s3.example.org`) has only the key in the path.
+//! Taken for bucket and key, `PUT /vlogs/2024` would overwrite an object of the bucket vlogs.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::HOST;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+/// The name of this machine for itself.
+const LOCAL: &str = "localhost";
+
+/// The host name of a request in small letters; `None`: an address, or nothing.
+fn name(headers: &HeaderMap) -> Option<String> {
+    let host = headers.get(HOST)?.to_str().ok()?;
+    let (name, _port) = host.rsplit_once(':').unwrap_or((host, ""));
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    (!host.starts_with('[') && name.parse::<IpAddr>().is_err()).then_some(name)
+}
+
+/// The bucket in the host name of a request; `None`: the path has it.
+///
+/// Where `domains` are set, other names than these are refused. Where none are, a name is the
+/// endpoint's unless a bucket stands at its beginning: endpoints are reached by a DNS name and path
+/// style without any setting.
+///
+/// # Errors
+/// `InvalidRequest`: the name may be that of a bucket.
+pub(super) fn bucket(
+    domains: &[String],
+    headers: &HeaderMap,
+    is_bucket: impl Fn(&str) -> bool,
+) -> S3Result<Option<String>> {
+    let Some(name) = name(headers) else {
+        return Ok(None);
+    };
+    // There is no bucket in a name without a dot.
+    if name == LOCAL || !name.contains('.') || domains.contains(&name) {
+        return Ok(None);
+    }
+    let buckets = domains.iter();
+    let buckets = buckets.filter_map(|domain| name.strip_suffix(domain)?.strip_suffix('.'));
+    if let Some(bucket) = buckets.min_by_key(|bucket| bucket.len()) {
+        return Ok(Some(bucket.to_owned()));
+    }
+    let mut beginnings = name.match_indices('.').map(|(at, _)| &name[..at]);
+    if domains.is_empty() && !beginnings.any(is_bucket) {
+        return Ok(None);
+    }
+    let why = format!(
+        "{name} is not known as a name of this endpoint: use path style, or set s3-domain to the \
+         name that follows the bucket"
+    );
+    Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(domains: &[&str], host: &str) -> Option<Option<String>> {
+        let domains: Vec<String> = domains.iter().map(|it| (*it).to_owned()).collect();
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        bucket(&domains, &headers, |name| matches!(name, "data" | "a.b")).ok()
+    }
+
+    #[test]
+    fn a_host_name_is_of_the_endpoint_or_of_a_bucket() {
+        let (own, refused) = (Some(None), None);
+        for host in [
+            "10.0.0.1:9000",
+            "[::1]:9000",
+            "[::1]",
+            "LOCALHOST:1",
+            "data",
+            "data:9000",
+        ] {
+            assert_eq!(of(&[], host), own, "{host}");
+            assert_eq!(of(&["s3.lan"], host), own, "{host}");
+        }
+        assert_eq!(of(&[], "objects.lan:9000"), own);
+        for host in [
+            "data.objects.lan",
+            "DATA.localhost",
+            "a.b.objects.lan.",
+            "data.1",
+        ] {
+            assert_eq!(of(&[], host), refused, "{host}");
+        }
+        let domains = ["lan", "s3.lan"];
+        let bucket = |name: &str| Some(Some(name.to_owned()));
+        for (host, found) in [
+            ("s3.lan:80", own.clone()),
+            ("data.s3.lan", bucket("data")),
+            ("a.b.s3.lan", bucket("a.b")),
+            ("other.lan", bucket("other")),
+            ("xs3.lan.", bucket("xs3")),
+            ("s3.lan.evil.test", refused.clone()),
+            ("objects.test", refused),
+        ] {
+            assert_eq!(of(&domains, host), found, "{host}");
+        }
+    }
+}
