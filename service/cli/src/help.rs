@@ -6,6 +6,7 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use lumpscope_units::columns::{self, COLUMNS};
 use lumpscope_units::escape::{escaped, is_hostile};
 
 use crate::error::{self, Exit};
@@ -103,11 +104,9 @@ pub(super) fn global_once(command: Command) -> Command {
 
 fn line(command: &Command) -> String {
     let about = command.get_about().map(StyledStr::to_string);
-    format!(
-        "  {:<13} {}\n",
-        command.get_name(),
-        about.unwrap_or_default()
-    )
+    let lines = columns::words(&about.unwrap_or_default(), COLUMNS - 16);
+    let lines = lines.join(&format!("\n{:16}", ""));
+    format!("  {:<13} {lines}\n", command.get_name())
 }
 
 /// What has replaced a command or option that is unknown now.
