@@ -183,7 +183,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("platter check", &["sudo lumpscope platter check"]),
     (
         "bench engine",
-        &["lumpscope bench engine --json=engine.json"],
+        &["lumpscope bench engine --output engine.json"],
     ),
     ("bench grpc", &["lumpscope bench grpc"]),
     ("bench observe", &["sudo lumpscope bench observe"]),

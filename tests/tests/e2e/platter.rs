@@ -557,7 +557,7 @@ fn live_disks_are_compared_with_their_model() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("check.json");
-    let file = format!("--json={}", json.display());
+    let file = format!("--output={}", json.display());
     let said = run_ok(&[
         "platter",
         "check",

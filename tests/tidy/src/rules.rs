@@ -6,23 +6,6 @@ use std::process::Command;
 
 use crate::{files, root, text};
 
-/// A Rust file longer than this is about more than one thing.
-const LONGEST_FILE: usize = 600;
-
-#[test]
-fn files_are_about_one_thing() {
-    let long: Vec<String> = files(&[".rs"])
-        .iter()
-        .map(|path| (path, text(path).lines().count()))
-        .filter(|(_, lines)| *lines > LONGEST_FILE)
-        .map(|(path, lines)| format!("{} has {lines} lines", path.display()))
-        .collect();
-    assert!(
-        long.is_empty(),
-        "longer than {LONGEST_FILE} lines: {long:#?}"
-    );
-}
-
 #[test]
 fn nothing_is_left_unfinished() {
     let marks = [

@@ -102,6 +102,10 @@ pub trait IoBackend: Send {
     fn forces_writes(&self) -> bool {
         false
     }
+    /// Bytes of the device or file now; `None`: unknown.
+    fn size(&self) -> Option<u64> {
+        None
+    }
     /// Ends a wait from another thread.
     fn waker(&self) -> Waker;
 }
@@ -129,6 +133,25 @@ impl std::fmt::Debug for Device {
             .field("size", &self.size)
             .finish()
     }
+}
+
+impl Device {
+    /// Why the device is no longer what was opened; `None`: it has the first `needed` bytes that it had
+    /// then.
+    pub(crate) fn shrunk(&self, needed: u64) -> Option<Arc<str>> {
+        let needed = needed.min(self.size);
+        let size = self.backend.size().filter(|&size| size < needed)?;
+        let path = self.path.display();
+        Some(Arc::from(format!(
+            "{path} has become shorter: {size} bytes, and the store had {needed}; remove the store, and \
+             restore it from a copy"
+        )))
+    }
+}
+
+/// Bytes of an open device or file.
+pub(crate) fn size_of(file: &Claimed) -> Option<u64> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).ok()
 }
 
 /// Tells the sink about the I/Os of a backend.

@@ -12,7 +12,7 @@ use rustix::io::retry_on_intr;
 
 use super::{
     Claimed, Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait,
-    Waker, WriteCache, failed_with,
+    Waker, WriteCache, failed_with, size_of,
 };
 use crate::declaration::IoOp;
 use crate::facts::LiveCache;
@@ -26,6 +26,7 @@ pub(crate) struct ThreadPool {
     /// `None` only while dropping.
     queue: Option<Sender<Io>>,
     threads: Vec<JoinHandle<()>>,
+    file: Arc<Claimed>,
     cache: LiveCache,
     mailbox: Mailbox,
 }
@@ -52,7 +53,7 @@ impl ThreadPool {
         // Bounded by the owner thread, which limits the I/Os in flight.
         let (sender, queue) = crossbeam_channel::unbounded();
         let worker = Worker {
-            file,
+            file: Arc::clone(&file),
             alignment,
             declarer,
             queue,
@@ -61,6 +62,7 @@ impl ThreadPool {
         let mut pool = Self {
             queue: Some(sender),
             threads: Vec::with_capacity(threads),
+            file,
             cache,
             mailbox,
         };
@@ -93,6 +95,10 @@ impl IoBackend for ThreadPool {
 
     fn write_cache(&self) -> WriteCache {
         self.cache.now()
+    }
+
+    fn size(&self) -> Option<u64> {
+        size_of(&self.file)
     }
 
     fn waker(&self) -> Waker {

@@ -20,7 +20,7 @@ use rustix::event::EventfdFlags;
 
 use super::{
     Claimed, Completion, Declarer, DeviceFacts, Io, IoBackend, Next, Progress, Wait, Waker,
-    WriteCache, failed_with,
+    WriteCache, failed_with, size_of,
 };
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
@@ -377,6 +377,10 @@ impl Uring {
 impl IoBackend for Uring {
     fn kind(&self) -> IoBackendKind {
         IoBackendKind::Uring
+    }
+
+    fn size(&self) -> Option<u64> {
+        size_of(&self.file)
     }
 
     fn submit(&mut self, io: Io) {

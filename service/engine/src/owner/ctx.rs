@@ -158,6 +158,9 @@ impl Unfinished {
 /// write of the ring is not found if the power goes before they do.
 const COPIES_AFTER_NS: u64 = 5_000_000_000;
 
+/// The size of the device is looked at this often while there is something to do.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
 /// The header blocks. Head, scrub mark and the checked copies share them, so one write is under way
 /// at most.
 #[derive(Debug, Default)]
@@ -212,6 +215,8 @@ pub(crate) struct Ctx {
     pub(super) answers: Vec<Answer>,
     /// Why no change is taken until the end of the journal is written; `None`: it is.
     pub(super) end_is_lost: Option<Arc<str>>,
+    /// Why the device is not the one that was opened, and when its size was looked at.
+    pub(super) shrunk: (Option<Arc<str>>, u64),
 }
 
 impl Ctx {
@@ -242,8 +247,27 @@ impl Ctx {
         self.failure().or(lost)
     }
 
+    /// Looks at the size of the device, once a second.
+    pub(super) fn look_at_size(&mut self, now_ns: u64) {
+        if now_ns >= self.shrunk.1.saturating_add(LOOK_EVERY_NS) {
+            let needed = self.storage.geometry.end().0;
+            self.shrunk = (self.io.device.shrunk(needed), now_ns);
+        }
+    }
+
+    /// When a device that has become shorter is looked at again.
+    pub(super) fn size_due_ns(&self) -> Option<u64> {
+        let (reason, looked_ns) = &self.shrunk;
+        reason
+            .as_ref()
+            .map(|_| looked_ns.saturating_add(LOOK_EVERY_NS))
+    }
+
     /// State of the store by what is known at this time.
     pub(super) fn judged(&self, now_ns: u64) -> Health {
+        if let Some(reason) = &self.shrunk.0 {
+            return Health::new(StoreState::Failed, reason);
+        }
         if let Some(out) = self.io.judge.out() {
             return out.clone();
         }

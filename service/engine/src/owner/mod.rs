@@ -164,6 +164,7 @@ impl Owner {
                 freed: false,
                 answers: Vec::new(),
                 end_is_lost: None,
+                shrunk: (None, monotonic_ns()),
             },
         };
         owner.ctx.report_bad_places();
@@ -250,6 +251,7 @@ impl Owner {
             self.ctx.try_disk();
         }
         self.ctx.try_write(now_ns);
+        self.ctx.look_at_size(now_ns);
         let health = self.ctx.judged(now_ns);
         if health != self.ctx.health {
             self.ctx.shared.condition.tell(health.clone());

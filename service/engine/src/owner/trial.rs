@@ -56,7 +56,12 @@ impl Ctx {
         let hangs = hangs.filter(|_| !self.health.state.is_out());
         let judge = &self.io.judge;
         let trials = [judge.trial_due_ns(), judge.trial_write_due_ns()];
-        hangs.into_iter().chain(trials.into_iter().flatten()).min()
+        let trials = trials.into_iter().flatten();
+        hangs
+            .into_iter()
+            .chain(trials)
+            .chain(self.size_due_ns())
+            .min()
     }
 
     /// Why this change is not taken now. Deletes are, while the disk refuses writes: they may free

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::support::sim::SimDisk;
 use crate::support::stepped::{self, Stepped, steady};
-use crate::support::{Shape, content, ctx, get, put, try_put, until, until_true};
+use crate::support::{Shape, content, ctx, disk_dir, get, put, try_put, until, until_true};
 use lumpscope_engine::device::sim::{Fault, FaultKind};
 use lumpscope_engine::device::{Completion, Io, IoBackend, Wait, Waker};
 use lumpscope_engine::{
-    CommitMode, Error, IoBackendKind, IoOp, LumpId, LumpRange, Placement, Store, StoreOptions,
-    StoreState,
+    CommitMode, Error, IoBackendChoice, IoBackendKind, IoOp, LumpId, LumpRange, Placement, Store,
+    StoreOptions, StoreState,
 };
 
 const SHAPE: Shape = Shape {
@@ -317,4 +317,37 @@ fn opening_a_store_on_a_disk_that_hangs_ends_and_the_disk_can_be_had_when_it_ans
     );
     disk.hang(false);
     assert_eq!(get(&disk.open().unwrap(), 1).as_deref(), Some(&b"one"[..]));
+}
+
+/// What was behind the new end would be read as zeros, and written as a hole.
+#[test]
+fn a_file_that_becomes_shorter_takes_its_store_out_of_service() {
+    for backend in [IoBackendChoice::Uring, IoBackendChoice::Threads] {
+        let dir = disk_dir();
+        let path = dir.path().join("short.lusf");
+        std::fs::write(&path, SHAPE.image()).unwrap();
+        let options = StoreOptions {
+            io_backend: backend,
+            ..StoreOptions::new("short")
+        };
+        let store = Store::open(&path, options).unwrap();
+        put(&store, 1, &content(1, 0, 3000));
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(20 * 512).unwrap();
+        until_true(&store, || {
+            // Something is to be done.
+            let _ = store.get(ctx(), LumpId(2));
+            store.health().state == StoreState::Failed
+        });
+        let reason = store.health().reason;
+        assert!(
+            reason.contains("has become shorter: 10240 bytes"),
+            "{reason}"
+        );
+        let refused = try_put(&store, 2, b"x", Placement::Data).unwrap_err();
+        assert!(matches!(refused, Error::OutOfService { .. }), "{refused}");
+        file.set_len(SHAPE.image().len() as u64).unwrap();
+        until(&store, StoreState::Serving);
+        store.close().unwrap();
+    }
 }

@@ -25,19 +25,18 @@ const INTERRUPTED: u8 = 130;
 /// The result for programs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct JsonArgs {
-    /// Print the result as one JSON document, and no text; with =FILE, write it to this file, too
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    json: Option<Option<PathBuf>>,
+    /// Print the result as one JSON document, and no text
+    #[arg(long)]
+    json: bool,
+    /// Write the result as one JSON document to this file
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 impl JsonArgs {
-    fn file(&self) -> Option<&Path> {
-        self.json.as_ref()?.as_deref()
-    }
-
     /// Refuses before anything is measured a file that could not be written later.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let Some(path) = self.file() else {
+        let Some(path) = &self.output else {
             return Ok(());
         };
         match OpenOptions::new().append(true).open(path) {
@@ -63,17 +62,15 @@ impl JsonArgs {
         text: impl FnOnce() -> String,
         mut out: impl Write,
     ) -> anyhow::Result<()> {
-        let mut shown = None;
-        if let Some(file) = &self.json {
-            let json = serde_json::to_string_pretty(result).map_err(cannot_do("write JSON"))?;
-            let json = json + "\n";
-            // The file first: a closed pipe must not cost a result that took long to measure.
-            match file {
-                Some(path) => std::fs::write(path, &json).map_err(cannot("write", path))?,
-                None => shown = Some(json),
-            }
+        let json = || serde_json::to_string_pretty(result).map_err(cannot_do("write JSON"));
+        // The file first: a closed pipe must not cost a result that took long to measure.
+        if let Some(path) = &self.output {
+            std::fs::write(path, json()? + "\n").map_err(cannot("write", path))?;
         }
-        let shown = shown.unwrap_or_else(text);
+        let shown = match self.json {
+            true => json()? + "\n",
+            false => text(),
+        };
         match out.write_all(shown.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.context("standard output"),

@@ -187,9 +187,14 @@ struct Watch {
 fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::Counted) {
     let out = tempfile::NamedTempFile::new().unwrap();
     let out = out.path();
-    let mut json = std::ffi::OsString::from("--json=");
-    json.push(out);
-    let args = [OsStr::new("watch"), &json, OsStr::new("--path")].into_iter();
+    let output = OsStr::new("--output");
+    let args = [
+        OsStr::new("watch"),
+        output,
+        out.as_os_str(),
+        OsStr::new("--path"),
+    ]
+    .into_iter();
     let args = args.chain([folder.as_os_str()]);
     let args = args.chain([OsStr::new("--")]);
     let watch = Watch::parse_from(args.chain(command.iter().copied()));

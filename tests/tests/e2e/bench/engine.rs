@@ -24,7 +24,7 @@ fn bench(args: &[&str], path: Option<&Path>) -> Output {
 fn report(args: &[&str], path: Option<&Path>) -> (String, Value) {
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("report.json");
-    let file = format!("--json={}", json.display());
+    let file = format!("--output={}", json.display());
     let mut all = vec![file.as_str()];
     all.extend(args);
     let output = bench(&all, path);

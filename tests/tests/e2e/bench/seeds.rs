@@ -23,7 +23,7 @@ fn seeds(args: &[&str]) -> (String, Value, String) {
     let output = Command::new(binary())
         .args(["bench", "seeds"])
         .args(args)
-        .arg(format!("--json={}", json.display()))
+        .arg(format!("--output={}", json.display()))
         .arg("--html")
         .arg(&page)
         .output()

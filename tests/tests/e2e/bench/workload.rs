@@ -32,7 +32,7 @@ fn verified(folder: &Path, args: &[&str]) {
     std::fs::write(&workload, WORKLOAD).expect("the workload can be written");
     let text = |path: &Path| path.display().to_string();
     let (workload, json) = (text(&workload), text(&json));
-    let file = format!("--json={json}");
+    let file = format!("--output={json}");
     let mut all = vec!["run", &workload, "--verify", "--series", "10ms", &file];
     let peer = peer();
     all.extend(["--cannyls-peer", &peer]);
@@ -226,7 +226,7 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json");
-    let file = format!("--json={}", json.display());
+    let file = format!("--output={}", json.display());
     let minio = find_tool("minio");
     let output = bench(&[
         "peers",
@@ -282,7 +282,7 @@ fn an_object_of_each_peer_is_counted_in_block_requests() {
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json").display().to_string();
-    let file = format!("--json={json}");
+    let file = format!("--output={json}");
     let small = ["--blocks", "--capacity", "64M", "--size", "64K", &file];
     let only = ["--only", "service,files-xfs,fio"];
     let output = bench(&[["peers"].as_slice(), &small, &only].concat());
