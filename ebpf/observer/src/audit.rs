@@ -23,6 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use lumpscope_ebpf_common::{InFlight, flag, op, stats};
+use lumpscope_units::human::{count, counted};
 
 use crate::clock::monotonic_ns;
 use crate::device::{Layer, Target};
@@ -488,8 +489,11 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     report.settling = findings.is_empty() && difference != Difference::None && !lasts;
     if differs {
         findings.push(format!(
-            "{} requests and {} bytes seen, {} and {} counted by the kernel",
-            report.seen_requests, report.seen_bytes, kernel.after.requests, kernel.after.bytes
+            "{} and {} seen, {} and {} counted by the kernel",
+            counted(report.seen_requests, "request"),
+            counted(report.seen_bytes, "byte"),
+            count(kernel.after.requests),
+            count(kernel.after.bytes)
         ));
     }
     report.complete = findings.is_empty();
@@ -512,8 +516,8 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
 /// sequences only the end was seen.
 fn agreement(report: &AuditReport, slack: u64, begun_before: u64) -> String {
     let mut finding = format!(
-        "complete: {} requests seen, as the kernel counted",
-        report.seen_requests
+        "complete: {} seen, as the kernel counted",
+        counted(report.seen_requests, "request")
     );
     if report.found_late > 0 {
         finding += &format!(
@@ -560,7 +564,7 @@ impl AuditReport {
 }
 
 fn skipped(misses: u64) -> String {
-    format!("the kernel skipped a probe {misses} times")
+    format!("the kernel skipped a probe {}", counted(misses, "time"))
 }
 
 /// Every kind of loss, in words.
@@ -568,20 +572,20 @@ fn losses(report: &AuditReport) -> Vec<String> {
     let mut findings = Vec::new();
     if report.lost_events > 0 {
         findings.push(format!(
-            "{} events did not fit into the ring",
-            report.lost_events
+            "{} did not fit into the ring",
+            counted(report.lost_events, "event")
         ));
     }
     if report.unmatched > 0 {
         findings.push(format!(
-            "the start of {} requests was not seen",
-            report.unmatched
+            "the start of {} was not seen",
+            counted(report.unmatched, "request")
         ));
     }
     if report.in_flight_full > 0 {
         findings.push(format!(
-            "{} requests did not fit into the table of those in flight",
-            report.in_flight_full
+            "{} did not fit into the table of those in flight",
+            counted(report.in_flight_full, "request")
         ));
     }
     findings

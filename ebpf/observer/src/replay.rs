@@ -34,15 +34,15 @@ pub enum ReplayError {
         source: std::io::Error,
     },
     /// A line is too long.
-    #[error("line {line} is longer than {MAX_LINE} bytes: this is no recording")]
+    #[error("not a Lumpscope recording (line {line} is longer than {MAX_LINE} bytes)")]
     TooLong {
         /// Number of the line, from 1.
         line: u64,
     },
     /// A kind of input that this version does not know.
     #[error(
-        "line {line}: `{kind}` is no input that this version knows; replay it with the version \
-         that recorded it"
+        "line {line}: this version does not know `{kind}`; replay it with the version that recorded \
+         it"
     )]
     UnknownKind {
         /// Number of the line, from 1.
@@ -50,22 +50,20 @@ pub enum ReplayError {
         kind: String,
     },
     /// A line is no input.
-    #[error("line {line} is no input: {source}")]
+    #[error("not a Lumpscope recording (line {line}: {source})")]
     Malformed {
         /// Number of the line, from 1.
         line: u64,
         source: serde_json::Error,
     },
     /// The last line has no end.
-    #[error(
-        "line {line} is cut off: the recording ended in the middle of it; all before it was taken"
-    )]
+    #[error("line {line} is cut off; only the lines before it are used")]
     CutOff {
         /// Number of the line, from 1.
         line: u64,
     },
     /// More stores than there can be.
-    #[error("line {line}: more than {MAX_STORES} stores: this is no recording")]
+    #[error("not a Lumpscope recording (line {line}: more than {MAX_STORES} stores)")]
     TooManyStores {
         /// Number of the line, from 1.
         line: u64,
@@ -144,7 +142,7 @@ impl Replay {
             }
             let drained = match parse(&text, line) {
                 Ok(input) => self.take(input)?,
-                Err(_) if !ended => return Err(ReplayError::CutOff { line }),
+                Err(_) if !ended && line > 1 => return Err(ReplayError::CutOff { line }),
                 Err(error) => return Err(error),
             };
             if drained || line.is_multiple_of(BETWEEN) {

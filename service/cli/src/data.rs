@@ -7,9 +7,10 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::{LumpId, PutOptions, v1};
 use lumpscope_server::json::to_json_with;
+use lumpscope_units::human;
 use serde_json::json;
 
-use super::client::ClientArgs;
+use super::client::{Connection, Form};
 use crate::error::Interrupted;
 
 pub(super) mod range;
@@ -19,7 +20,7 @@ pub(super) mod transfer;
 /// How lumps are put.
 #[derive(Args)]
 pub(super) struct DurabilityArg {
-    /// Answer when written, before the flush: it survives the death of the service, not a power cut
+    /// Acknowledge before the flush: survives a crash of the service, not a power loss
     #[arg(long)]
     journaled: bool,
 }
@@ -38,24 +39,22 @@ impl DurabilityArg {
 #[derive(Args)]
 pub(super) struct PutArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File with the bytes; standard input when absent or "-"
+    /// File with the bytes; "-": standard input [default: -]
     file: Option<PathBuf>,
-    /// Put the bytes into the journal record itself; at most 65,535 bytes. Without this and --data
-    /// the store does so with small ones (up to 1 KiB if it commits checked, 16 KiB ordered) while its
-    /// journal has room for them
+    /// Store the bytes in the journal (at most 65,535 bytes) [default: the store decides by size]
     #[arg(long)]
     embedded: bool,
-    /// Put the bytes into the data region, however few they are
+    /// Store the bytes in the data region, whatever their size
     #[arg(long, conflicts_with = "embedded")]
     data: bool,
     #[command(flatten)]
     durability: DurabilityArg,
-    /// Refuse when a lump of this id exists
+    /// Refuse if a lump with this id exists
     #[arg(long)]
     if_absent: bool,
 }
@@ -64,18 +63,18 @@ pub(super) struct PutArgs {
 #[derive(Args)]
 pub(super) struct GetArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File to write, which appears when complete; standard output when absent or "-"
+    /// File to write, which appears when complete; "-": standard output [default: -]
     #[arg(required_if_eq("json", "true"))]
     file: Option<PathBuf>,
-    /// First byte wanted
+    /// First byte to read
     #[arg(long, default_value_t = 0)]
     offset: u64,
-    /// Number of bytes wanted; to the end when absent
+    /// Number of bytes to read [default: up to the end]
     #[arg(long)]
     length: Option<u64>,
 }
@@ -84,7 +83,7 @@ pub(super) struct GetArgs {
 #[derive(Args)]
 pub(super) struct HeadArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
@@ -95,15 +94,15 @@ pub(super) struct HeadArgs {
 #[derive(Args)]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
-    /// Ids: 1 to 32 hexadecimal digits each; several are removed by one request
+    /// Ids: 1 to 32 hexadecimal digits each; several are deleted by one request
     #[arg(required = true)]
     ids: Vec<LumpId>,
 }
 
-pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
+pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCode> {
     let file = args.file;
     // A pipe may have nobody who writes to it.
     let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
@@ -120,10 +119,10 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
         if_absent: args.if_absent,
         queue: None,
     };
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let reply = client.put(&args.store, args.id, body, &options).await?;
     bar.finish_and_clear();
-    args.client.say(
+    args.form.say(
         || {
             let mut json = to_json_with("id", args.id.to_string(), &reply);
             json["length"] = length.into();
@@ -133,14 +132,17 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
             let verb = if reply.created { "created" } else { "replaced" };
             let (id, request) = (args.id, reply.request_id);
             let place = place(reply.placement());
-            format!("{verb} {id} ({length} bytes {place}, request {request})")
+            format!(
+                "{verb} {id} ({} {place}, request {request})",
+                human::counted(length, "byte")
+            )
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let range = (args.offset > 0 || args.length.is_some()).then_some(v1::ByteRange {
         offset: args.offset,
         length: args.length,
@@ -150,20 +152,23 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
         .get_into(&args.store, args.id, range, &mut target)
         .await;
     let header = target.finish(done)?;
-    if args.client.json {
+    if let (true, Some(header)) = (args.form.json, header) {
         let json = to_json_with("id", args.id.to_string(), &header);
-        super::output::print_as_is(&json.to_string());
+        super::output::print_json(&json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn head(connection: Connection, args: HeadArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let found = client.head(&args.store, args.id).await?;
-    args.client.say(
+    args.form.say(
         || to_json_with("id", args.id.to_string(), &found),
-        || format!("{} bytes {}", found.length, place(found.placement())),
-    );
+        || {
+            let length = human::counted(found.length, "byte");
+            format!("{length} {}", place(found.placement()))
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -175,8 +180,8 @@ fn place(placement: v1::Placement) -> &'static str {
     }
 }
 
-pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
     let mut existed = Vec::with_capacity(args.ids.len());
     if let [id] = args.ids[..] {
         let reply = client
@@ -189,15 +194,15 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
         }
     }
     for (id, existed) in args.ids.iter().zip(existed) {
-        args.client.say(
+        args.form.say(
             || json!({"id": id.to_string(), "existed": existed}),
             || match (existed, args.ids.len()) {
                 (true, 1) => "deleted".to_owned(),
-                (false, 1) => "there was no such lump".to_owned(),
+                (false, 1) => "no such lump".to_owned(),
                 (true, _) => format!("{id} deleted"),
-                (false, _) => format!("{id} there was no such lump"),
+                (false, _) => format!("{id} no such lump"),
             },
-        );
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -17,52 +17,50 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
-use crate::client::ClientArgs;
-use crate::inspect::bar;
+use crate::client::{Connection, Form};
+use crate::error::Exit;
 use crate::output;
-
-/// Exit code: everything was done that could be, and lumps are missing.
-const INCOMPLETE: u8 = 4;
+use crate::progress::templated as bar;
 
 /// `lumpscope evacuate`.
 #[derive(Args)]
-#[command(after_help = "Only reads the store it empties. \
-                  Each lump is read back and compared. Run it again after an interruption: it goes \
-                  on where it was. Exit codes: 0 every lump is in the other store; 4 all but those \
-                  listed are; 1 it was not done to the end.")]
+#[command(
+    after_help = "The source is only read. Each lump is read back from the target and compared. Run it \
+                  again after an interruption: it resumes. Exit code 4: all lumps are in the target, \
+                  except for those listed. 1: it did not finish."
+)]
 pub(super) struct EvacuateArgs {
     #[command(flatten)]
-    client: ClientArgs,
-    /// Name of the store that is read
+    form: Form,
+    /// Name of the source store
     from: String,
-    /// Name of the store that gets its lumps
+    /// Name of the target store
     to: String,
-    /// Service of the other store; the same service when absent
+    /// Service of the target store [default: the same service]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     to_server: Option<String>,
-    /// CA certificates of that service, PEM
+    /// CA certificates of the target service, PEM
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     to_ca: Option<PathBuf>,
-    /// File with the token that service asks for
+    /// File with the token for the target service
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     to_token_file: Option<PathBuf>,
     /// First id to copy
     #[arg(long, value_name = "ID")]
     start: Option<LumpId>,
-    /// First id not to copy
+    /// End of the range (exclusive)
     #[arg(long, value_name = "ID")]
     end: Option<LumpId>,
-    /// Most bytes a second, as 50M; no limit when absent
+    /// Rate limit in bytes per second, e.g. 50M [default: none]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
-    /// Lumps under way at a time, 1 to 64; each is held in memory
+    /// Concurrent lumps, 1 to 64; each is held in memory
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     at_once: u32,
-    /// Read lumps that the other store has already, too, and compare their bytes, not only their
-    /// lengths
+    /// Compare lumps already present in the target byte by byte, not only by length
     #[arg(long)]
     compare: bool,
-    /// Replace lumps of the other store that differ
+    /// Replace lumps in the target that differ
     #[arg(long)]
     replace: bool,
 }
@@ -101,16 +99,16 @@ enum Outcome {
 }
 
 /// Copies all lumps of a range.
-pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
-    let source = args.client.connect().await?;
+pub(super) async fn run(connection: Connection, args: EvacuateArgs) -> Result<ExitCode> {
+    let source = connection.connect().await?;
     let target = match &args.to_server {
         None if args.to_ca.is_some() || args.to_token_file.is_some() => {
-            bail!("--to-ca and --to-token-file are about another service: name it with --to-server")
+            bail!("--to-ca and --to-token-file need --to-server")
         }
         None => source.clone(),
         Some(server) => {
             let at = (server.as_str(), &args.to_ca, &args.to_token_file);
-            args.client.connect_other(at).await?
+            connection.connect_other(at).await?
         }
     };
     check_stores((&source, &args.from), (&target, &args.to)).await?;
@@ -131,12 +129,8 @@ pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
     let mut done = std::mem::take(&mut *work.lock());
     find_missing(&work, &args, &mut done).await?;
     done.missing.sort();
-    args.client.say(|| as_json(&done), || text(&done));
-    Ok(if done.missing.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(INCOMPLETE)
-    })
+    args.form.say(|| as_json(&done), || text(&done))?;
+    Ok(Exit::clean(done.missing.is_empty()))
 }
 
 /// Refuses stores that are one, or that cannot be found.
@@ -146,14 +140,14 @@ async fn check_stores(source: (&Client, &str), target: (&Client, &str)) -> Resul
         let stores = client.stores().await?;
         let found = stores.into_iter().find(|store| store.name == name);
         infos.push(
-            found.ok_or_else(|| {
-                anyhow!("there is no store {name:?}: `lumpscope stores` lists them")
-            })?,
+            found.ok_or_else(|| anyhow!("no store {name:?}; `lumpscope stores` lists them"))?,
         );
     }
     if infos[0].uuid == infos[1].uuid && !infos[0].uuid.is_empty() {
         let uuid = &infos[0].uuid;
-        bail!("both are the store {uuid}, or a byte for byte copy of it: name another store");
+        bail!(
+            "source and target are the same store, or copies with the same UUID ({uuid}); name another store"
+        );
     }
     Ok(())
 }
@@ -175,8 +169,8 @@ async fn check_room(args: &EvacuateArgs, source: &Client, target: &Client) -> Re
     if needed > free {
         let (needed, free) = (human::bytes(needed), human::bytes(free));
         bail!(
-            "the store {:?} is too small: the lumps take {needed} and it has {free} free; use a larger \
-             one, or evacuate a range of ids (--start, --end)",
+            "store {:?} is too small: the lumps need {needed}, and it has {free} free; use a larger \
+             store, or evacuate a range of ids (--start, --end)",
             args.to
         );
     }
@@ -253,7 +247,7 @@ async fn find_missing(work: &Work, args: &EvacuateArgs, done: &mut Done) -> Resu
     let known: std::collections::HashSet<LumpId> = done.missing.iter().map(|lump| lump.0).collect();
     while let Some(id) = ids.next().await? {
         if !there.has(id).await? && !known.contains(&id) {
-            let why = "it was put after its turn, or removed from the other store: run this again";
+            let why = "it was put after its range was copied, or removed from the target; run this command again";
             done.missing.push((id, why.to_owned()));
         }
     }
@@ -342,7 +336,7 @@ impl Work {
         match self.crc_there(id).await? {
             Some(there) if there == crc => Ok(Outcome::Copied(bytes)),
             Some(_) => Ok(Outcome::Missing(conflict("content"))),
-            None => bail!("the store {to:?} lost the lump {id} while it was compared"),
+            None => bail!("lump {id} disappeared from store {to:?} while it was compared"),
         }
     }
 
@@ -363,7 +357,7 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 fn conflict(what: &str) -> String {
-    format!("the other store has a lump of this id with another {what}; --replace overwrites it")
+    format!("the target has a lump with this id but different {what}; --replace overwrites it")
 }
 
 /// A lump that cannot be read is told; anything else ends everything.
@@ -393,14 +387,14 @@ fn as_json(done: &Done) -> Value {
 
 fn text(done: &Done) -> String {
     let mut text = format!(
-        "copied {} lumps, {}, and read them back; {} were there already\n",
-        human::count(done.lumps),
+        "copied and verified {}, {}; {} already present\n",
+        human::counted(done.lumps, "lump"),
         human::bytes(done.bytes),
         human::count(done.there),
     );
     if done.gone > 0 {
-        let gone = human::count(done.gone);
-        text.push_str(&format!("{gone} were removed from the source meanwhile\n"));
+        let gone = human::counted(done.gone, "lump");
+        text.push_str(&format!("{gone} removed from the source meanwhile\n"));
     }
     text + &lost_text(done.missing.iter().map(|(id, why)| (id.to_string(), why)))
 }
@@ -414,8 +408,9 @@ fn lost_text<'a>(lumps: impl Iterator<Item = (String, &'a String)>) -> String {
         text.push_str(&format!("{id}\n{}", output::indented(why)));
     }
     if count > 0 {
-        let lumps = human::count(count);
-        text.insert_str(0, &format!("{lumps} lumps are missing:\n"));
+        let lumps = human::counted(count, "lump");
+        let are = if count == 1 { "is" } else { "are" };
+        text.insert_str(0, &format!("{lumps} {are} missing:\n"));
     }
     text
 }

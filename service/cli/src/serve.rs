@@ -4,7 +4,6 @@
 //! a third one the closing of the stores too. SIGHUP reads certificates and
 //! tokens again.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::notify;
-use super::output::print_as_is;
+use super::output::{complain, print_as_is};
 use crate::error::{CutOff, system};
 
 /// Tasks of connections that were cut off get this long to notice.
@@ -32,7 +31,7 @@ const LAST_TASKS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     if args.check_config {
-        return Ok(check(args));
+        return check(args);
     }
     let config = args.resolve()?;
     logs::start(config.log_format, &config.log)?;
@@ -51,19 +50,19 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
 }
 
 /// Prints what would be in force as a file for `--config`, or everything that is wrong.
-fn check(args: ServeArgs) -> ExitCode {
-    match lumpscope_server::check::check(args) {
+fn check(args: ServeArgs) -> Result<ExitCode> {
+    Ok(match lumpscope_server::check::check(args) {
         Ok(config) => {
-            print_as_is(&config.to_toml());
+            print_as_is(&config.to_toml())?;
             ExitCode::SUCCESS
         }
         Err(problems) => {
             for problem in problems {
-                eprintln!("lumpscope: {problem}");
+                complain(&format!("lumpscope: {problem}"));
             }
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 async fn serve(config: ServeConfig) -> Result<()> {
@@ -77,18 +76,17 @@ async fn serve(config: ServeConfig) -> Result<()> {
         service = Service::start_with(config, Some(lumpscope_s3::serve), give_up) => service?,
         () = stop.asked() => return Ok(()),
     };
-    let mut stdout = std::io::stdout();
-    // Nobody has to read it: a closed standard output is no reason to stop.
-    let _ = writeln!(
-        stdout,
+    let s3 = service.s3.map(|s3| format!(" s3={s3}"));
+    let ready = print_as_is(&format!(
         "lumpscope ready grpc={} metrics={}{}",
         service.grpc,
         service.metrics,
-        service
-            .s3
-            .map_or_else(String::new, |s3| format!(" s3={s3}"))
-    )
-    .and_then(|()| stdout.flush());
+        s3.unwrap_or_default()
+    ));
+    // The service works without a reader of this line.
+    if let Err(error) = ready {
+        warn!(%error, "cannot print that the service is ready");
+    }
     let stores = service.stores();
     notify::ready(&stores);
     let mut tasks = tokio::task::JoinSet::new();
@@ -146,8 +144,8 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
     let held = privileges::give_up(config.user.as_deref(), observing, &reach)?;
     if held.uid == 0 {
         warn!(
-            "this service runs as root: whoever gets into it can read and write all files of root; \
-             name a user (--user lumpscope), or User= in the unit of systemd"
+            "this service runs as root: if compromised, it can read and write every file on this machine; \
+             name a user (--user lumpscope, or User= in the systemd unit)"
         );
     }
     match privileges::forbid() {

@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum};
 use rustls::crypto::ring;
 use sha2::{Digest as _, Sha256};
 
+use super::output::print_as_is;
+
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
@@ -54,10 +56,13 @@ impl Scope {
 
 pub(super) fn run(args: &TokenArgs) -> Result<ExitCode> {
     let token = random()?;
-    println!("# The token. Give it to the client, keep it nowhere else: it is shown only now.");
-    println!("{token}\n");
-    println!("# For the service's file of tokens (--tokens FILE):");
-    print!("{}", table(args, &token));
+    print_as_is(&format!(
+        "# The token, shown only now. Give it to the client, and store it nowhere else.\n\
+         {token}\n\n\
+         # Its entry for the service's token file (--tokens FILE):\n\
+         {}",
+        table(args, &token)
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::failure::cannot_do;
 use crate::human;
 use crate::stats::Kind;
 use crate::workload::{Command, CommandStream, WorkloadArgs};
@@ -69,7 +69,7 @@ pub fn run(args: &CommandsArgs) -> anyhow::Result<ExitCode> {
     let written = write(args, &stream, &mut out).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other.map_err(cannot_do("write the commands"))?,
+        other => other.context("standard output")?,
     }
     // What could not be written would be tried again, in vain.
     let (_, _) = out.into_parts();

@@ -22,12 +22,13 @@ pub enum ServerError {
         why: String,
     },
     /// A value that makes no sense.
-    #[error("{key} = {value} does not work: it must be {want}")]
+    #[error("{key}: {value} is {why}")]
     BadValue {
         key: &'static str,
         /// The value as given.
         value: String,
-        want: String,
+        /// What is wrong with it, and what is accepted.
+        why: String,
     },
     /// There is nothing to serve.
     #[error("no store is given: add --store NAME=PATH, or `store = [\"NAME=PATH\"]` to the file")]

@@ -270,3 +270,23 @@ fn unsafe_blocks_of_the_probes_say_why_they_are_sound() {
     assert!(blocks > 20, "only {blocks} blocks: does the rule see them?");
     assert!(bare.is_empty(), "unsafe without `// SAFETY: `: {bare:#?}");
 }
+
+/// The writer knows what cannot be written and what must not reach a terminal. Lints refuse `println!`
+/// there; this refuses the handles.
+#[test]
+fn the_command_line_writes_in_one_place() {
+    let mut found = Vec::new();
+    for path in files(&[".rs"]) {
+        if !path.starts_with("service/cli/src") || path.ends_with("output.rs") {
+            continue;
+        }
+        for (number, line) in text(&path).lines().enumerate() {
+            let writes = ["io::stdout()", "io::stderr()"];
+            if !line.contains("is_terminal()") && writes.iter().any(|handle| line.contains(handle))
+            {
+                found.push(format!("{}:{}: {line}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "use crate::output: {found:#?}");
+}

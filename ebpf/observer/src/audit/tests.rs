@@ -251,14 +251,14 @@ fn every_lack_is_said() {
     assert!(!report.complete);
     assert_eq!(
         report.finding,
-        "incomplete: 3 requests and 4096 bytes seen, 5 and 8192 counted by the kernel; \
+        "incomplete: 3 requests and 4,096 bytes seen, 5 and 8,192 counted by the kernel; \
          the kernel skipped a probe 2 times"
     );
     let mut counters = seen(3, 4096);
     counters[stats::RING_LOST] = 1;
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
     assert!(
-        !report.complete && report.finding.contains("1 events did not fit"),
+        !report.complete && report.finding.contains("1 event did not fit"),
         "{report:?}"
     );
     let unread = Compared {

@@ -34,6 +34,8 @@ mod totals;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use lumpscope_units::human::counted;
+
 use crate::api::BlockFilter;
 use crate::event::Event;
 use crate::extents::Placement;
@@ -283,8 +285,8 @@ impl Correlator {
         }
         if audit.not_sampled > 0 {
             doubts.push(format!(
-                "{} block requests of the disk were not handed out as events",
-                audit.not_sampled
+                "{} of the disk not handed out as events",
+                counted(audit.not_sampled, "block request")
             ));
         }
         for doubt in doubts {

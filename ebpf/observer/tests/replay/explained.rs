@@ -111,15 +111,15 @@ fn a_request_is_explained_step_by_step_after_the_fact() {
         .iter()
         .map(|s| (s.from_ns, s.took_ns, s.stage.as_str(), s.text.as_str()))
         .collect();
-    let write = "write of 4 KiB at sector 8, 4.4 MiB back from the previous request, made by the \
-                 file system's journal: waited 50 ns behind 1 block request of others, 30 ns at \
-                 the device";
+    let write = "write of 4 KiB at sector 8, 4.4 MiB before the end of the previous access, by the \
+                 file system's journal: queued 50 ns behind 1 other block request, 30 ns at the \
+                 device";
     assert_eq!(
         steps,
         [
             (0, 2, "recv", "received"),
             (2, 2, "sched", "waited for the store's turn"),
-            (4, 1, "index", "index looked up, or blocks chosen"),
+            (4, 1, "index", "index lookup or block allocation"),
             (
                 5,
                 10,

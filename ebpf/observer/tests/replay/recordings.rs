@@ -159,13 +159,15 @@ fn what_is_wrong_is_said_with_the_line_and_what_came_before_was_taken() {
     assert_eq!(
         said,
         format!(
-            "line {after}: `novel` is no input that this version knows; replay it with the \
-             version that recorded it"
+            "line {after}: this version does not know `novel`; replay it with the version that \
+             recorded it"
         )
     );
     let said = known(format!("{good}{{\"drained\":{{\"until_ns\":-1}}}}\n"));
     assert!(
-        said.starts_with(&format!("line {after} is no input: invalid value")),
+        said.starts_with(&format!(
+            "not a Lumpscope recording (line {after}: invalid value"
+        )),
         "{said}"
     );
     let said = known(format!("{good}\n\n{{\"drained\":{{\"unt"));
@@ -175,7 +177,7 @@ fn what_is_wrong_is_said_with_the_line_and_what_came_before_was_taken() {
     );
     let said = known(format!("{good}\u{1}\u{2}\n"));
     assert!(
-        said.starts_with(&format!("line {after} is no input")),
+        said.starts_with(&format!("not a Lumpscope recording (line {after}: ")),
         "{said}"
     );
 }

@@ -10,6 +10,8 @@ use lumpscope_observer::{Finding, Level};
 use lumpscope_server::check::{certificate_not_after, kinds};
 use lumpscope_server::config::{ServeConfig, StoreSpec};
 
+use lumpscope_units::human;
+
 use super::{good, lacking};
 
 /// A certificate that ends within this time is warned of.
@@ -67,13 +69,17 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
         .unwrap_or_default();
     let left = end.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     let days = left / DAY_SECONDS;
-    let found = format!("{}: fits its key, good for {days} days", cert.display());
-    let renew = "replace certificate and key; the service sees it by itself, or on SIGHUP";
+    let found = format!(
+        "{}: matches its key, valid for {}",
+        cert.display(),
+        in_days(days)
+    );
+    let renew = "replace certificate and key; the service reloads them automatically, or on SIGHUP";
     match left {
         ..0 => lacking(
             topic,
             Level::Missing,
-            format!("{}: it expired {} days ago", cert.display(), -days),
+            format!("{}: expired {} ago", cert.display(), in_days(-days)),
             "clients refuse to connect",
             renew,
         ),
@@ -88,9 +94,13 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
     }
 }
 
+fn in_days(days: i64) -> String {
+    human::counted(days.unsigned_abs(), "day")
+}
+
 fn usable(topic: &str, door: &ServeConfig, path: &Path) -> Finding {
     match certificate_not_after(door) {
-        Ok(_) => good(topic, format!("{}: in order", path.display())),
+        Ok(_) => good(topic, format!("{}: valid", path.display())),
         Err(error) => lacking(
             topic,
             Level::Missing,

@@ -1,7 +1,7 @@
-//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`.
+//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`, `export`.
 
 pub(super) mod explain;
-mod export;
+pub(super) mod export;
 pub(super) mod live;
 pub(super) mod record;
 mod replay;

@@ -13,6 +13,7 @@ use lumpscope_server::observed::convert::{self, WallClock};
 use super::export::Disks;
 use super::live::Doubts;
 use crate::error::file as file_error;
+use crate::output::complain;
 
 /// No line with a recording's time of day is longer, in bytes.
 const LONGEST_CLOCK: u64 = 256;
@@ -41,7 +42,10 @@ fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Repl
     match done {
         Ok(()) => {}
         Err(cut_off @ ReplayError::CutOff { .. }) => {
-            eprintln!("lumpscope: incomplete: {}: {cut_off}", path.display());
+            complain(&format!(
+                "lumpscope: incomplete: {}: {cut_off}",
+                path.display()
+            ));
         }
         Err(error) => {
             bail!("{}: {error}", path.display());
@@ -89,7 +93,7 @@ pub(super) fn known(replay: &Replay, store: Option<&str>) -> Result<()> {
     match store {
         Some(name) if !stores.iter().any(|known| known == name) => {
             bail!(
-                "there is no store {name:?} in the recording: it has {}",
+                "no store {name:?} in the recording (it has {})",
                 stores.join(", ")
             );
         }

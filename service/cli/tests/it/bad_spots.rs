@@ -112,7 +112,7 @@ async fn puts_go_around_a_bad_spot_and_a_restart_knows_it() {
         let dir = folder();
         let disk = Disk::attach("128M");
         ends(0, &["format", text(&disk.0)]);
-        let region = json(0, &["inspect", text(&disk.0)]);
+        let region = json(0, &["check", "--quick", text(&disk.0)]);
         let begins = region["image"]["data_offset"].as_u64().unwrap() + 2 * MIB;
         disk.spoil(&[format!("{begins}+{SPOT}")]);
         let stores = [("bad", disk.0.as_path())];

@@ -83,7 +83,6 @@ async fn answers_are_json_when_asked_for() {
     assert_eq!(got["crc32c"], stored["crc32c"]);
     assert!(std::fs::read(&out).unwrap() == bytes);
     assert_eq!(setup.json(&["head", STORE, "1"])["placement"], "data");
-    assert_eq!(setup.json(&["usage", STORE])["lumps"], 2);
     let listed = setup.feed(&["list", STORE, "--json"], b"").stdout;
     let lines = String::from_utf8(listed).unwrap();
     let ids: Vec<Value> = lines
@@ -94,13 +93,19 @@ async fn answers_are_json_when_asked_for() {
     assert_eq!(setup.json(&["stores"])["state"], "serving");
     let stat = setup.json(&["stat", STORE]);
     assert_eq!(stat["lumps"], 2);
+    assert_eq!(stat["usage"]["lumps"], 2);
+    let part = setup.json(&["stat", STORE, "--start", "2", "--end", "3"]);
+    assert_eq!(
+        (&part["lumps"], &part["usage"]["lumps"]),
+        (&2.into(), &1.into())
+    );
     assert!(stat["numbers"].as_object().unwrap().len() > 5, "{stat}");
     setup.json(&["sync", STORE]);
     assert!(setup.json(&["admin", "gc", STORE])["used_bytes"].is_u64());
-    setup.json(&["admin", "scrub-start", STORE, "--rate", "64M"]);
+    setup.json(&["admin", "scrub", STORE, "--start", "--rate", "64M"]);
     let scrub = setup.json(&["admin", "scrub", STORE]);
     assert_eq!(scrub["bytes_per_second"], 64 << 20, "{scrub}");
-    setup.json(&["admin", "scrub-stop", STORE]);
+    setup.json(&["admin", "scrub", STORE, "--stop"]);
     let service = setup.json(&["admin", "service"]);
     assert_eq!(service["pid"], std::process::id());
     assert!(!service["settings"].as_object().unwrap().is_empty());

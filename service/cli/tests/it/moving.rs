@@ -185,7 +185,7 @@ async fn a_store_with_bad_spots_is_evacuated_while_it_is_served() {
     assert!(get(&mut client, "new", 5).await.unwrap() == content(5));
     // What makes no sense is refused.
     let said = ends(1, &["evacuate", "old", "old", "--server", &running.grpc]);
-    assert!(said.contains("both are the store"), "{said}");
+    assert!(said.contains("are the same store"), "{said}");
     let said = ends(1, &["evacuate", "old", "none", "--server", &running.grpc]);
     assert!(said.contains("no store \"none\""), "{said}");
     running.stop().await;

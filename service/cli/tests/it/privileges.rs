@@ -315,7 +315,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
         who["consequence"]
             .as_str()
             .unwrap()
-            .contains("all files of root"),
+            .contains("every file on this machine"),
         "{who}"
     );
     assert!(who["remedy"].as_str().unwrap().contains("--user"), "{who}");

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::failure::{Interrupted, cannot, cannot_do};
@@ -70,9 +71,9 @@ impl JsonArgs {
             true => json()? + "\n",
             false => text(),
         };
-        match out.write_all(shown.as_bytes()) {
+        match out.write_all(shown.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(cannot_do("print the result")),
+            written => written.context("standard output"),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lumpscope_client::Code;
+use lumpscope_units::escape::escaped;
 use tokio::time::interval_at;
 
 use super::pace::{Pace, Worker, drive};
@@ -182,7 +183,12 @@ impl Worker for MixWorker {
             return Err(refusal);
         }
         if self.well {
-            eprintln!("lumpscope: store {}: {refusal}", self.client.store);
+            let refusal = refusal.to_string();
+            eprintln!(
+                "lumpscope: store {}: {}",
+                self.client.store,
+                escaped(&refusal)
+            );
         }
         self.well = false;
         pace.sleep(AFTER_FAILURE).await;

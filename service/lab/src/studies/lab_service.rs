@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lumpscope_platter::live::LiveOptions;
-use lumpscope_units::columns::{fitted_to, room_on};
+use lumpscope_units::columns::fitted;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::disks::fill;
@@ -168,8 +168,7 @@ fn step(what: String) {
 }
 
 fn tell(text: &str) {
-    let stderr = io::stderr();
-    eprint!("{}", fitted_to(text, room_on(&stderr)));
+    eprint!("{}", fitted(text));
 }
 
 /// Prints what the service prints, and tells the page's address when it is ready.

@@ -236,7 +236,7 @@ pub struct ServeConfig {
     #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
     pub checkpoint_records: u64,
     /// Open damaged stores without their lost parts, repair them, and log the losses: use it once,
-    /// after `lumpscope inspect --salvage` has listed them
+    /// after `lumpscope check --salvage --quick` has listed them
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_SALVAGE", action = ArgAction::Set)]
     pub salvage: bool,
     /// Meaning of "acknowledged" for requests that do not set it

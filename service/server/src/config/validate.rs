@@ -1,6 +1,7 @@
 //! Checks of a configuration: values that follow from others are filled in, and each problem is
 //! named with its key and remedy.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -24,13 +25,28 @@ pub(super) fn first(problems: Vec<ServerError>) -> Result<(), ServerError> {
 }
 
 impl Problems {
-    /// Notes a value that is not as it must be.
-    fn unless(&mut self, good: bool, key: &'static str, value: impl ToString, want: impl ToString) {
+    /// Notes an invalid value, and what to use instead.
+    fn unless(&mut self, good: bool, key: &'static str, value: impl ToString, want: impl Display) {
+        self.refuse(good, key, value, || format!("invalid; use {want}"));
+    }
+
+    /// Notes a value that is out of its range.
+    fn within(&mut self, good: bool, key: &'static str, value: impl ToString, range: impl Display) {
+        self.refuse(good, key, value, || format!("out of range ({range})"));
+    }
+
+    fn refuse(
+        &mut self,
+        good: bool,
+        key: &'static str,
+        value: impl ToString,
+        why: impl FnOnce() -> String,
+    ) {
         if !good {
             self.0.push(ServerError::BadValue {
                 key,
                 value: value.to_string(),
-                want: want.to_string(),
+                why: why(),
             });
         }
     }
@@ -143,8 +159,8 @@ impl ServeConfig {
             }
         }
         let good = self.s3_listen.is_none() || self.s3_credentials.is_some();
-        let want = "the file of access keys, which s3-listen needs";
-        problems.unless(good, "s3-credentials", "", want);
+        let want = "a file of access keys, which s3-listen needs";
+        problems.unless(good, "s3-credentials", "no file", want);
     }
 
     fn check_urls(&self, problems: &mut Problems) {
@@ -157,8 +173,8 @@ impl ServeConfig {
             let good = parsed(given).is_some_and(|url| {
                 url.scheme_str() == Some("http") && matches!(url.path(), "" | "/")
             });
-            let want = "http://HOST:PORT; a collector that wants TLS is reached through one beside \
-                        this service";
+            let want = "http://HOST:PORT (for a collector with TLS, run another collector next to this \
+                        service)";
             problems.unless(good, "otlp-endpoint", given, want);
         }
         if let Some(given) = &self.trace_url {
@@ -172,19 +188,14 @@ impl ServeConfig {
 
     fn check_numbers(&self, problems: &mut Problems) {
         let good = (0.0..=1.0).contains(&self.trace_ratio);
-        problems.unless(
-            good,
-            "trace-ratio",
-            self.trace_ratio,
-            "a number from 0 to 1",
-        );
+        problems.within(good, "trace-ratio", self.trace_ratio, "0 to 1");
         for (key, value, most) in [
             ("queue-depth", self.queue_depth, 4096),
             ("queue-limit", self.queue_limit, 1 << 20),
             ("max-connections", self.max_connections, 1 << 20),
             ("max-streams", self.max_streams as usize, 1 << 16),
         ] {
-            problems.unless(
+            problems.within(
                 (1..=most).contains(&value),
                 key,
                 value,
@@ -213,11 +224,11 @@ impl ServeConfig {
                 "at least 1 second",
             ),
         ] {
-            problems.unless(!zero, key, 0, want);
+            problems.within(!zero, key, 0, want);
         }
         let drain = self.drain_timeout;
         let (good, want) = (drain <= MAX_DRAIN, "0 to 600 seconds");
-        problems.unless(good, "drain-timeout", drain.as_secs(), want);
+        problems.within(good, "drain-timeout", drain.as_secs(), want);
     }
 
     fn check_sizes(&self, problems: &mut Problems) {
@@ -245,14 +256,14 @@ impl ServeConfig {
             ("put-memory", put, 1 << 20, 1 << 40),
             ("get-memory", get, 1 << 20, 1 << 40),
         ] {
-            let want = format!("a size from {} to {}", Size(least), Size(most));
-            problems.unless((least..=most).contains(&size.0), key, size, want);
+            let want = format!("{} to {}", Size(least), Size(most));
+            problems.within((least..=most).contains(&size.0), key, size, want);
         }
         // A store must have room for what the service lets in: puts get three quarters of its buffers.
-        let want = "at most three quarters of buffer-budget, which must hold what is let in";
-        problems.unless(put.0 <= budget.0 - budget.0 / 4, "put-memory", put, want);
-        let want = "at most what put-memory leaves of buffer-budget";
+        let want = "at most 3/4 of buffer-budget";
+        problems.within(put.0 <= budget.0 - budget.0 / 4, "put-memory", put, want);
+        let want = "at most buffer-budget less put-memory";
         let good = get.0 <= budget.0.saturating_sub(put.0);
-        problems.unless(good, "get-memory", get, want);
+        problems.within(good, "get-memory", get, want);
     }
 }

@@ -108,7 +108,7 @@ pub fn give_up(user: Option<&str>, observing: bool, reach: &Reach) -> Result<Hel
     if had_none {
         debug!(uid = held.uid, "there were no privileges to give up");
     } else {
-        info!(uid = held.uid, gid = held.gid, %kept, "gave up all privileges that are not needed");
+        info!(uid = held.uid, gid = held.gid, %kept, "dropped unneeded privileges");
     }
     Ok(held)
 }

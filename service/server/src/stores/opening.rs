@@ -38,7 +38,7 @@ impl Opener {
                 store,
                 device,
                 why = seen.why_not,
-                "served, but its disk is not observed; `lumpscope doctor` says what is missing"
+                "serving, but without observing its disk; `lumpscope doctor` says what is missing"
             );
         }
         let guard = self.observer.guard(store).unwrap_or_default();

@@ -4,6 +4,8 @@ mod steps;
 mod story;
 mod words;
 
+use lumpscope_units::human::counted;
+
 use crate::api::STAGES;
 use crate::event::BlockOp;
 use crate::report::{BlockIo, SlowRequest};
@@ -117,7 +119,7 @@ fn incomplete(known: &Known<'_>) -> String {
     }
     if u32::try_from(open.blocks.len()).is_ok_and(|listed| listed < open.count) {
         gaps.push(format!(
-            "{} of its {} block requests are listed",
+            "{} of its {} block requests listed",
             open.blocks.len(),
             open.count
         ));
@@ -149,20 +151,20 @@ fn incomplete(known: &Known<'_>) -> String {
     }
     if open.uncertain > 0 {
         gaps.push(format!(
-            "whether {} of its block requests were made for it is not certain",
+            "{} of its block requests not certain to be its own",
             open.uncertain
         ));
     }
     if open.gaps.perhaps_merged > 0 {
         gaps.push(format!(
-            "{} block requests of others may have some of its own merged into them",
-            open.gaps.perhaps_merged
+            "some of its own may be merged into {} of others",
+            counted(open.gaps.perhaps_merged.into(), "block request")
         ));
     }
     if open.lacks > 0 {
         gaps.push(format!(
-            "{} bytes that were read or written for it are in none of its block requests",
-            open.lacks
+            "{} read or written for it in none of its block requests",
+            counted(open.lacks, "byte")
         ));
     }
     if open.lost.at_least {

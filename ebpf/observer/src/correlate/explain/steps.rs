@@ -5,7 +5,7 @@
 //! end; a rest that no stage claims lies before the reply. So the places of these steps are
 //! derived, while those of the block requests are what the kernel's clock said.
 
-use lumpscope_units::human::{short_bytes, short_ns};
+use lumpscope_units::human::{counted, short_bytes, short_ns};
 
 use crate::api::{Purpose, STAGES};
 use crate::correlate::requests::Block;
@@ -43,7 +43,7 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
     let plan = [
         (0, recv, recv, "received"),
         (1, sched, sched, "waited for the store's turn"),
-        (2, index, index, "index looked up, or blocks chosen"),
+        (2, index, index, "index lookup or block allocation"),
         (3, submit, data, &in_system),
         (7, wait, wait, &format!("waited for {}", waited_for(known))),
         (8, write, write, "its batch was written to the journal"),
@@ -126,9 +126,11 @@ fn times(block: &Block) -> String {
     if event.queue_ns.is_some() && event.issue_ns.is_some() {
         let waited = short_ns(event.queue_time_ns());
         parts.push(match block.ahead {
-            0 => format!("waited {waited}"),
-            1 => format!("waited {waited} behind 1 block request of others"),
-            n => format!("waited {waited} behind {n} block requests of others"),
+            0 => format!("queued {waited}"),
+            n => format!(
+                "queued {waited} behind {}",
+                counted(n.into(), "other block request")
+            ),
         });
     } else if event.op != BlockOp::Flush {
         parts.push("how long it waited was not seen".to_owned());
@@ -139,10 +141,10 @@ fn times(block: &Block) -> String {
         (None, _) => "when it was sent was not seen".to_owned(),
     });
     if event.is_of_ring_worker() {
-        parts.push("made by a worker of the io_uring".to_owned());
+        parts.push("issued by an io_uring worker".to_owned());
     }
     if block.share.uncertain {
-        parts.push("perhaps not its own".to_owned());
+        parts.push("possibly not its own".to_owned());
     }
     if event.failed {
         parts.push(match event.failure_name() {

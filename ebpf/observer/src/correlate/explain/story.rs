@@ -1,6 +1,6 @@
 //! A request's story in one sentence. Unknowns are called unknown.
 
-use lumpscope_units::human::{short_bytes, short_ns};
+use lumpscope_units::human::{counted, short_bytes, short_ns};
 
 use crate::api::Purpose;
 use crate::correlate::requests::Block;
@@ -94,11 +94,10 @@ impl Story<'_> {
             return None;
         }
         let behind = match most {
-            0 => String::new(),
-            1 => " behind 1 other block request".to_owned(),
-            n => format!(" behind {n} other block requests"),
+            0 => "for the disk".to_owned(),
+            n => format!("behind {}", counted(n.into(), "other block request")),
         };
-        Some(format!("{} waiting for the disk{behind}", short_ns(queue)))
+        Some(format!("{} queued {behind}", short_ns(queue)))
     }
 
     /// The data's block requests, and where the farthest of them had to go.

@@ -20,20 +20,20 @@ pub(super) fn purpose_name(purpose: Purpose) -> &'static str {
     }
 }
 
-/// How far from the request before, and whose that was.
+/// Distance from the end of the previous access, and who made that.
 pub(super) fn place_text(known: &Known<'_>, block: &Block) -> String {
     let Some(seek) = block.event.seek else {
         return "seek distance unknown".to_owned();
     };
     let whose = match known.previous(block) {
         Some(previous) => whose_text(known, previous),
-        None => "whose owner is unknown".to_owned(),
+        None => "by an unknown owner".to_owned(),
     };
     let far = short_bytes(seek.unsigned_abs().saturating_mul(512));
     match seek {
-        0 => format!("right after the previous request, {whose}"),
-        1.. => format!("{far} ahead of the previous request, {whose}"),
-        _ => format!("{far} back from the previous request, {whose}"),
+        0 => format!("right after the previous access, {whose}"),
+        1.. => format!("{far} past the end of the previous access, {whose}"),
+        _ => format!("{far} before the end of the previous access, {whose}"),
     }
 }
 
@@ -45,21 +45,21 @@ fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
     };
     match owner {
         Owner::Request(id) if *id == known.ended.request => "its own".to_owned(),
-        Owner::Request(id) => format!("made for request {id}"),
+        Owner::Request(id) => format!("by request {id}"),
         Owner::Requests(ids) if ids.contains(&known.ended.request) => {
-            "made for it and others".to_owned()
+            "by this request and others".to_owned()
         }
         Owner::Requests(ids) => match ids.first() {
-            Some(id) => format!("made for request {id} and others"),
-            None => "made for several requests".to_owned(),
+            Some(id) => format!("by request {id} and others"),
+            None => "by several requests".to_owned(),
         },
-        Owner::Store => "made by the store for itself".to_owned(),
-        Owner::FsJournal => format!("made by the {system} journal"),
-        Owner::FsMetadata => format!("made for {system} metadata"),
-        Owner::Writeback => "made by the kernel's writeback".to_owned(),
+        Owner::Store => "by the store itself".to_owned(),
+        Owner::FsJournal => format!("by the {system} journal"),
+        Owner::FsMetadata => format!("for {system} metadata"),
+        Owner::Writeback => "by the kernel's writeback".to_owned(),
         Owner::Other(process) => match process.text() {
-            unknown if unknown.is_empty() => "made by an unknown process".to_owned(),
-            process => format!("made by process {process}"),
+            unknown if unknown.is_empty() => "by an unknown process".to_owned(),
+            process => format!("by process {process}"),
         },
     }
 }

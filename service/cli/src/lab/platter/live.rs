@@ -11,8 +11,7 @@ use lumpscope_platter::live::{self, BadSpot, LiveOptions};
 use lumpscope_units::{Size, human};
 
 use super::shown;
-use crate::error::system;
-use crate::output::{complain, print, print_as_is};
+use crate::output::{complain, plain, print, print_as_is};
 
 /// What a request takes on a drive of 7200 rpm, in nanoseconds.
 const REQUEST_NS: u64 = 10_000_000;
@@ -44,10 +43,10 @@ pub(crate) struct AttachArgs {
     /// Let a write over the end of the one before cost a revolution (a hypothesis)
     #[arg(long)]
     overlap: bool,
-    /// Most memory that the disk's data may take [default: half of what is available now]
+    /// Memory limit of the disk's data [default: half of what is available now]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Places that fail with EIO, as 64M+64K; `platter bad-spots` changes them later
+    /// Places that fail with EIO, e.g. 64M+64K; `platter bad-spots` changes them later
     #[arg(long, value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
     bad_spots: Vec<BadSpot>,
 }
@@ -57,14 +56,14 @@ pub(crate) struct AttachArgs {
 pub(crate) struct BadSpotsArgs {
     /// Device, /dev/loopN
     device: PathBuf,
-    /// Places that fail with EIO from now on, as 64M+64K, and no others; none: the disk is whole
+    /// Places that fail with EIO from now on, e.g. 64M+64K [default: none]
     #[arg(value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
     spots: Vec<BadSpot>,
 }
 
 /// For clap: a place of a disk, as 64M+64K.
 fn bad_spot(text: &str) -> Result<BadSpot, String> {
-    let wrong = || format!("{text:?} is no place of a disk: write OFFSET+LENGTH, as 64M+64K");
+    let wrong = || format!("invalid place {text:?}: use OFFSET+LENGTH (e.g. 64M+64K)");
     let (offset, bytes) = text.split_once('+').ok_or_else(wrong)?;
     let parsed = |size: &str| size.parse().map_err(|_| wrong()).map(|Size(bytes)| bytes);
     Ok(BadSpot {
@@ -126,14 +125,13 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
         ..LiveOptions::new(&args.drive)
     };
     let device = live::attach(exe, &options)?;
-    print_as_is(&device.display().to_string());
+    print_as_is(&device.display().to_string())?;
     let status = live::status_of(&device)?;
     let late_ns = u64::from(status.options.scale) * status.way.delay_ns;
     if human::ratio(late_ns, REQUEST_NS).is_some_and(|share| share > BUSY) {
         complain(&format!(
-            "lumpscope: this machine is busy: a request waits {} on its way to the disk, which nothing makes \
-             up for. What is measured now says as much of the machine as of the disk; `lumpscope \
-             platter status` tells how late requests and answers are",
+            "lumpscope: this machine is busy: requests reach the disk {} late, which distorts \
+             measurements; `lumpscope platter status` shows how late",
             human::duration_ns(status.way.delay_ns)
         ));
     }
@@ -149,7 +147,7 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for listed in live::list()? {
         if let Err(error) = live::detach(&listed.device, args.force) {
-            eprintln!("lumpscope: {error}");
+            complain(&format!("lumpscope: {error}"));
             code = ExitCode::FAILURE;
         }
     }
@@ -163,23 +161,22 @@ pub(super) fn bad_spots(args: &BadSpotsArgs) -> Result<ExitCode> {
 
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
     let listed = live::list()?;
-    if args.json {
-        print_as_is(&json(&listed)?);
-    } else {
-        print(&shown::status(&listed));
-    }
+    match args.json {
+        true => print_as_is(&json(&listed)?),
+        false => print(&shown::status(&listed)),
+    }?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn log(args: &LogArgs) -> Result<ExitCode> {
     let trace = live::log_of(&args.device)?.trace();
     if trace.missing > 0 {
-        eprintln!(
-            "lumpscope: the {} oldest requests are forgotten",
-            trace.missing
-        );
+        complain(&format!(
+            "lumpscope: incomplete: the log no longer has the oldest {}",
+            human::counted(trace.missing, "request")
+        ));
     }
-    print_as_is(&json(&trace)?);
+    print_as_is(&json(&trace)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -192,5 +189,5 @@ pub(super) fn serve_disk(args: &ServeDiskArgs) -> Result<ExitCode> {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String> {
-    serde_json::to_string_pretty(value).map_err(|error| system("write JSON")(error.into()))
+    Ok(plain(&serde_json::to_string_pretty(value)?))
 }

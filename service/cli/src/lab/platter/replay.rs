@@ -63,7 +63,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if args.json {
         print_json(args, &device, &trace, predicted)?;
     } else {
-        print_table(&device, &trace, &predicted);
+        print_table(&device, &trace, &predicted)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -117,7 +117,10 @@ fn read(path: &Path, wanted: Option<&str>) -> Result<(String, Trace)> {
     match done {
         Ok(()) => {}
         Err(cut_off @ ReplayError::CutOff { .. }) => {
-            eprintln!("lumpscope: incomplete: {}: {cut_off}", path.display());
+            output::complain(&format!(
+                "lumpscope: incomplete: {}: {cut_off}",
+                path.display()
+            ));
         }
         Err(error) => return Err(in_file(error.to_string())),
     }
@@ -193,8 +196,7 @@ fn print_json(
     if args.requests {
         value["trace"] = json!(trace.requests);
     }
-    output::print_as_is(&value.to_string());
-    Ok(())
+    output::print_json(&value)
 }
 
 /// Mean latency of some requests; `-`: there are none.
@@ -211,22 +213,23 @@ fn mean(predicted: &Prediction, wanted: impl Fn(Op, bool) -> bool) -> String {
     }
 }
 
-fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) {
+fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) -> Result<()> {
     let recorded_ns = predicted.first().map_or(0, |one| one.recorded_ns);
     // Recordings of old versions do not name the disk.
     let device = if device.is_empty() { "disk" } else { device };
     output::print(&format!(
-        "{device}: {} block requests, recorded in {}; means from issue to completion",
-        trace.requests.len(),
+        "{}: {}, recorded in {}; means from issue to completion",
+        output::escaped(device),
+        human::counted(trace.requests.len() as u64, "block request"),
         human::duration_ns(recorded_ns)
-    ));
+    ))?;
     if trace.missing > 0 {
         output::print(&format!(
-            "{} more are missing in the recording: the times are too short by them",
-            trace.missing
-        ));
+            "The recording lacks {} more, so the times are too short.",
+            human::counted(trace.missing, "block request")
+        ))?;
     }
-    output::print("");
+    output::print("")?;
     let mut table = output::table(&[
         "WHAT IF",
         "TAKES",
@@ -255,7 +258,7 @@ fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) {
     for column in 1..9 {
         table.right(column);
     }
-    output::print(&table.to_string());
+    output::print(&table.to_string())
 }
 
 #[cfg(test)]

@@ -201,7 +201,8 @@ fn incomplete(before: &v1::StoreReport, after: &v1::StoreReport) -> String {
     let skipped = left_out(after).saturating_sub(left_out(before));
     if skipped > 0 {
         told.push(format!(
-            "{skipped} block requests are in the counts only, as the event policy says"
+            "{} counted only, as the event policy says",
+            human::counted(skipped, "block request")
         ));
     }
     told.join("; ")
@@ -302,7 +303,7 @@ mod tests {
         audit.not_sampled = 7;
         let told = between(&before, &after, 1.0).incomplete;
         assert!(
-            told.starts_with("3 events were lost; 7 block requests"),
+            told.starts_with("3 events were lost; 7 block requests counted"),
             "{told}"
         );
         after.observed = false;

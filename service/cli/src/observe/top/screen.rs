@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_units::columns::fitted;
+use lumpscope_units::columns::trimmed;
 use lumpscope_units::human;
 
 use super::rates::{MethodView, ProcessView, StoreView};
 use crate::observe::units::{NONE, process, time};
-use crate::output::table;
+use crate::output::{escaped, fitted, table};
 
 /// Puts the cursor at the top, and behind the text nothing.
 pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
@@ -42,7 +42,7 @@ fn one(s: &StoreView) -> String {
         "" => "an unknown disk",
         device => device,
     };
-    let mut text = format!("{} on {disk}\n", s.store);
+    let mut text = format!("{} on {}\n", escaped(&s.store), escaped(disk));
     let _ = writeln!(
         text,
         "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s",
@@ -55,7 +55,7 @@ fn one(s: &StoreView) -> String {
     );
     let _ = writeln!(
         text,
-        "  attributed {}, events lost {}, time lost to others a second: {}",
+        "  attributed {}, events lost {}, time lost to others per second: {}",
         share(s.attributed_share),
         human::count(s.lost_events),
         lost(s),
@@ -64,15 +64,16 @@ fn one(s: &StoreView) -> String {
         let oldest = match s.oldest_in_flight.as_str() {
             "" => String::new(),
             what => format!(
-                ", the oldest for {}: {what}",
-                human::duration_ns(s.oldest_in_flight_ns)
+                ", the oldest for {}: {}",
+                human::duration_ns(s.oldest_in_flight_ns),
+                escaped(what)
             ),
         };
         let in_flight = human::count(s.in_flight);
-        let _ = writeln!(text, "  under way {in_flight}{oldest}");
+        let _ = writeln!(text, "  {in_flight} in flight{oldest}");
     }
     if !s.incomplete.is_empty() {
-        let _ = writeln!(text, "  INCOMPLETE: {}", s.incomplete);
+        let _ = writeln!(text, "  INCOMPLETE: {}", escaped(&s.incomplete));
     }
     text.push_str(&methods(&s.methods));
     if !s.processes.is_empty() {
@@ -99,14 +100,14 @@ fn processes(processes: &[ProcessView]) -> String {
     for column in 1..4 {
         table.right(column);
     }
-    table.to_string()
+    trimmed(&table.to_string())
 }
 
 fn methods(methods: &[MethodView]) -> String {
     if methods.is_empty() {
-        return "  no request ended".to_owned();
+        return "  no request finished".to_owned();
     }
-    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "99 %"]);
+    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "p99"]);
     for m in methods {
         table.add_row([
             format!(" {}", m.method),
@@ -120,12 +121,14 @@ fn methods(methods: &[MethodView]) -> String {
     for column in 1..6 {
         table.right(column);
     }
-    table.to_string()
+    trimmed(&table.to_string())
 }
 
 fn lost(s: &StoreView) -> String {
-    let part =
-        |(owner, ns): (&String, &f64)| format!("{owner} {}", human::duration_ns(human::whole(*ns)));
+    let part = |(owner, ns): (&String, &f64)| {
+        let ns = human::duration_ns(human::whole(*ns));
+        format!("{} {ns}", escaped(owner))
+    };
     let parts: Vec<String> = s.lost_ns_per_second.iter().map(part).collect();
     if parts.is_empty() {
         "none".to_owned()
@@ -184,7 +187,7 @@ mod tests {
         for line in [
             "fast on loop3",
             "  disk: 0 requests/s, 0 B/s, sequential 25.0 %, median seek -, travel 0 B/s",
-            "  attributed -, events lost 0, time lost to others a second: fs-journal 2.00 ms",
+            "  attributed -, events lost 0, time lost to others per second: fs-journal 2.00 ms",
             "  INCOMPLETE: 3 events were lost",
         ] {
             assert!(shown.lines().any(|l| l == line), "{line} in {shown}");

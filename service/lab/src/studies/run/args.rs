@@ -26,7 +26,7 @@ pub enum Runs {
 #[command(
     after_help = "The lab's disks are loop devices that vanish at the end; they need root. A device given with --path \
                   is refused if anything is on it, and given back empty; a file must not be there yet, and is removed. \
-                  With --server the named store must be empty; what was put is deleted at the end."
+                  With --service the named store must be empty; what was put is deleted at the end."
 )]
 pub struct RunArgs {
     #[command(flatten)]
@@ -48,9 +48,9 @@ pub struct RunArgs {
     pub(super) drive: Option<String>,
     /// Run on a service that runs already: http://HOST:PORT, without TLS and token
     #[arg(long, value_name = "URL", requires = "name", conflicts_with_all = ["store", "path", "dir", "drive", "block_size"])]
-    pub(super) server: Option<String>,
-    /// With --server: name of its store
-    #[arg(long, value_name = "STORE", requires = "server")]
+    pub(super) service: Option<String>,
+    /// With --service: name of its store
+    #[arg(long, value_name = "STORE", requires = "service")]
     pub(super) name: Option<String>,
     /// Bytes of a block of the store: a multiple of 512
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]

@@ -105,7 +105,7 @@ fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<
         },
         verify: args.verify,
     };
-    let (stats, place) = match (&args.server, &args.name) {
+    let (stats, place) = match (&args.service, &args.name) {
         (Some(server), Some(store)) => {
             let target = Target::Service {
                 server: server.clone(),
@@ -185,8 +185,8 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
     if args.block_size == 0 || !args.block_size.is_multiple_of(512) {
         return wrong("--block-size", "a multiple of 512, up to 65024");
     }
-    if args.server.is_some() && args.target != Runs::Grpc {
-        bail!("--server needs --target grpc: only a service can be asked from outside");
+    if args.service.is_some() && args.target != Runs::Grpc {
+        bail!("--service needs --target grpc: only a service can be asked from outside");
     }
     if args.target == Runs::Cannyls && args.depth > 1 {
         bail!(
@@ -203,7 +203,7 @@ fn notes(args: &RunArgs) -> Vec<String> {
          the table below them comes from HDR histograms"
             .to_owned(),
     ];
-    if args.verify && args.server.is_some() {
+    if args.verify && args.service.is_some() {
         notes.push(
             "the service was not restarted: what lives was compared while it went on".to_owned(),
         );

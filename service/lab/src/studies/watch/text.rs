@@ -1,6 +1,6 @@
 //! The result as text of at most 80 columns.
 
-use lumpscope_units::{columns::fitted, human};
+use lumpscope_units::{columns::fitted, escape::escaped, human};
 
 use super::{DiskView, Row, WatchReport};
 use crate::experiment::text::table;
@@ -18,7 +18,7 @@ was seen.";
 pub(super) fn text(report: &WatchReport, most: usize) -> String {
     let mut out = vec![format!(
         "{}: {}",
-        report.subject,
+        escaped(&report.subject),
         human::duration_ns(report.elapsed_ns)
     )];
     for disk in &report.disks {

@@ -7,10 +7,10 @@ use lumpscope_engine::inspect::{
 };
 use lumpscope_engine::salvage::SalvageCheck;
 use lumpscope_engine::{Findings, SalvageReport};
-use lumpscope_units::columns::{room, words};
-use lumpscope_units::human::bytes_at_least as bytes;
+use lumpscope_units::columns::words;
+use lumpscope_units::human::{bytes_at_least as bytes, counted};
 
-use crate::output::table;
+use crate::output::{escaped, table, width};
 
 /// Findings shown; `--json` has more of them.
 const FINDINGS_SHOWN: usize = 50;
@@ -22,7 +22,7 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 /// Adds a line `name  text`.
 fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
-    let lines = words(&text.to_string(), room() - 13);
+    let lines = words(&escaped(&text.to_string()), width() - 13);
     let lines = lines.join(&format!("\n{:13}", ""));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{name:<12} {lines}");
@@ -42,31 +42,25 @@ pub(super) fn summary(report: &InspectReport) -> String {
 pub(super) fn salvage(report: &SalvageReport) -> String {
     let mut out = String::new();
     if report.is_clean() {
-        line(
-            &mut out,
-            "salvage",
-            "nothing is wrong: the store opens as it is",
-        );
+        line(&mut out, "salvage", "no damage: the store opens normally");
     } else {
         line(&mut out, "salvage", "the store opens in salvage mode only");
     }
-    let superseded = report.superseded_records;
     line(
         &mut out,
         "lumps",
         format_args!(
-            "{} served, {} dropped; {superseded} puts superseded",
-            report.lumps, report.dropped_lumps
+            "{} served, {} dropped; {} superseded",
+            report.lumps,
+            report.dropped_lumps,
+            counted(report.superseded_records, "put")
         ),
     );
     if report.gaps > 0 {
         line(
             &mut out,
             "log",
-            match report.gaps {
-                1 => "goes on behind 1 damaged stretch".to_owned(),
-                gaps => format!("goes on behind {gaps} damaged stretches"),
-            },
+            format_args!("continues after {}", counted(report.gaps, "damaged part")),
         );
     }
     if let Some(cut) = &report.cut {
@@ -74,16 +68,20 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
             &mut out,
             "log",
             format_args!(
-                "cut at ring position {}: {} records in {} bytes kept",
-                cut.ring_position, cut.records_kept, cut.bytes_kept
+                "cut at ring position {}: {} in {} kept",
+                cut.ring_position,
+                counted(cut.records_kept, "record"),
+                counted(cut.bytes_kept, "byte")
             ),
         );
         line(
             &mut out,
             "behind",
             format_args!(
-                "{} bytes; {} intact records in the first {} of them, lost or of older rounds",
-                cut.bytes_behind, cut.records_behind, cut.bytes_searched
+                "{}; {} in the first {} of them, lost or of older rounds",
+                counted(cut.bytes_behind, "byte"),
+                counted(cut.records_behind, "intact record"),
+                cut.bytes_searched
             ),
         );
     }
@@ -115,8 +113,10 @@ pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
         &mut out,
         "checked",
         format_args!(
-            "{} lumps verified, {} without a checksum, {} damaged",
-            check.verified_lumps, check.unverified_lumps, check.damaged_lumps
+            "{} verified, {} without a checksum, {} damaged",
+            counted(check.verified_lumps, "lump"),
+            check.unverified_lumps,
+            check.damaged_lumps
         ),
     );
     for why in check.damage.iter().take(FINDINGS_SHOWN) {
@@ -148,7 +148,7 @@ fn target(out: &mut String, report: &InspectReport) {
         line(out, "minfs", format_args!("file {name:?}"));
     }
     let Some(image) = &report.image else {
-        return line(out, "image", "its header cannot be used");
+        return line(out, "image", "unusable header");
     };
     line(
         out,
@@ -223,10 +223,10 @@ fn journal(out: &mut String, report: &InspectReport) {
             out,
             "checkpoint",
             format_args!(
-                "number {} at byte {}, {} lumps, log {} to {}{}",
+                "number {} at byte {}, {}, log {} to {}{}",
                 checkpoint.sequence,
                 checkpoint.offset,
-                checkpoint.lumps,
+                counted(checkpoint.lumps, "lump"),
                 checkpoint.log_begin,
                 checkpoint.log_end,
                 if checkpoint.of_this_epoch {
@@ -276,9 +276,9 @@ fn space(out: &mut String, report: &InspectReport) {
             out,
             "free",
             format_args!(
-                "{} in {} extents, the largest {}; fragmentation {:.4}",
+                "{} in {}, the largest {}; fragmentation {:.4}",
                 bytes(free.bytes),
-                free.extents,
+                counted(free.extents, "extent"),
                 bytes(free.largest_bytes),
                 free.fragmentation
             ),
@@ -310,11 +310,11 @@ fn findings(out: &mut String, findings: &Findings) {
     }
     line(out, "findings", findings.total);
     for finding in findings.list.iter().take(FINDINGS_SHOWN) {
-        let _ = writeln!(out, "  {finding}");
+        let _ = writeln!(out, "  {}", escaped(&finding.to_string()));
     }
     let hidden = findings.total.saturating_sub(FINDINGS_SHOWN as u64);
     if hidden > 0 {
-        let _ = writeln!(out, "  and {hidden} more: --json lists the first 1000");
+        let _ = writeln!(out, "  and {hidden} more; --json lists the first 1000");
     }
 }
 
@@ -323,9 +323,10 @@ pub(super) fn checked(report: &CheckReport) -> String {
     let mut out = String::new();
     target(&mut out, &report.inspect);
     journal(&mut out, &report.inspect);
+    space(&mut out, &report.inspect);
     line(
         &mut out,
-        "lumps",
+        "checked",
         format_args!(
             "{} verified, {} without checksum, {} damaged; {} read in {} ms",
             report.verified_lumps,
@@ -370,7 +371,7 @@ pub(super) fn record(record: &RecordInfo) -> String {
         let _ = write!(out, " blocks {}..{end}", portion.first);
     }
     if let Some(len) = record.data_bytes {
-        let _ = write!(out, " {len} bytes");
+        let _ = write!(out, " {}", counted(len, "byte"));
     }
     if record.live {
         out.push_str(" live");
