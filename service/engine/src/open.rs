@@ -169,13 +169,13 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
     };
     Limits {
         data_ios: depth.max(1),
-        few_at_a_time: !DeviceFacts::has_arm(info.disk),
         pending: options.queue_limit.max(1),
         read_only: options.read_only.then_some(read_only),
         io_timeout: options.io_timeout,
         gc_rate: options.gc_rate,
         runs: info.commit == CommitMode::Runs,
-        force_from: options.force_from,
+        has_arm: DeviceFacts::has_arm(info.disk),
+        may_have_arm: info.disk.is_none() || DeviceFacts::has_arm(info.disk),
     }
 }
 
@@ -202,8 +202,8 @@ fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), E
     if mutant::is(Mutant::ClosesEarly) {
         recovered.storage.settle(io)?;
     }
-    if !recovered.unrecorded.is_empty() {
-        run::write_records(io, &mut recovered.storage, &recovered.unrecorded)?;
+    if !recovered.storage.unrecorded.is_empty() {
+        run::write_records(io, &mut recovered.storage)?;
     }
     let mut damaged = !recovered.mended.is_empty();
     let storage = &mut recovered.storage;
@@ -240,7 +240,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         queue_policy: options.queue_policy,
         disk,
         durable_by: disk.unwrap_or_default().used(forces),
-        commit: options.commit.on(disk),
+        commit: options.commit,
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,

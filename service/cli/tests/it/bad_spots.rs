@@ -108,7 +108,7 @@ async fn the_spot_is_shown(service: &Process, begins: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn puts_go_around_a_bad_spot_and_a_restart_knows_it() {
     let Some(_alone) = alone(&NEEDS) else { return };
-    for commit in ["ordered", "checked", "runs"] {
+    for commit in ["ordered", "runs"] {
         let dir = folder();
         let disk = Disk::attach("128M");
         ends(0, &["format", text(&disk.0)]);

@@ -56,7 +56,7 @@ fn other_value(key: &str) -> &'static str {
         "user" => "root",
         "guard" => "a=deny",
         "io-backend" => "threads",
-        "commit" => "checked",
+        "commit" => "ordered",
         "queue-policy" => "fifo",
         "durability" => "journaled",
         "log-format" => "json",

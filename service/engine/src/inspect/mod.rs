@@ -89,10 +89,7 @@ impl Log {
     /// A log that ends at `tail`, and the puts of its run, which have no records yet.
     fn with_run(walked: (Index, Outside, Walked), tail: RingPosition, run: FoundRun) -> Self {
         let (mut index, mut outside, walked) = walked;
-        for (id, portion) in run.puts {
-            outside.forget(id);
-            index.insert(id, Entry::data(tail, portion, None));
-        }
+        run.apply(tail, (&mut index, &mut outside));
         Self {
             walked: (index, outside, walked),
             unsettled: Some(run.report),

@@ -68,6 +68,18 @@ impl Reads {
         let Some(entry) = ctx.storage.index.get(id) else {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
+        if let Some(record) = ctx.storage.unrecorded.embedded(id, entry) {
+            let mut buf = ctx.io.pool.get(record.len());
+            buf.copy_from_slice(record);
+            let bytes = 0..record.len();
+            return ctx.finisher.finish(Finish {
+                id,
+                buf,
+                offset: ByteOffset(0),
+                kind: FinishKind::Record { bytes },
+                reply,
+            });
+        }
         let (place, offset, len) = match entry.portion() {
             Some(portion) => {
                 ctx.storage.data.pin(portion);

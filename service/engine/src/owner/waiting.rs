@@ -326,8 +326,8 @@ impl Drop for Waiting {
 /// be done beside the next.
 fn enough_until(ctx: &Ctx, kind: Kind, now_ns: u64) -> Option<u64> {
     let enough = match kind {
-        Kind::Get if ctx.limits.few_at_a_time => GET_BYTES,
-        Kind::Put if ctx.limits.few_at_a_time => PUT_BYTES,
+        Kind::Get if !ctx.limits.has_arm => GET_BYTES,
+        Kind::Put if !ctx.limits.has_arm => PUT_BYTES,
         _ => return None,
     };
     let (bytes, first_ns) = ctx.io.begun_since(now_ns.saturating_sub(LATE_NS), kind);

@@ -13,7 +13,6 @@
 
 mod aliases;
 mod cannyls_defects;
-mod checked;
 mod collect;
 mod commit_times;
 mod compat_cannyls;
@@ -50,4 +49,5 @@ mod scrub;
 mod seal;
 mod states;
 mod support;
+mod unsettled;
 mod verbs;

@@ -187,10 +187,9 @@ pub struct ServeConfig {
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IO_TIMEOUT", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub io_timeout: Duration,
-    /// How a put becomes durable (auto: the last way on a device that says it has an arm, else the
-    /// second): its data and a flush, then its record and a flush; or both and one flush, and after a
-    /// power cut opening checks the data of the last puts; or its data behind that of the put before
-    /// and a flush, records follow, and opening looks for puts without one
+    /// How a put becomes durable. runs: its data behind that of the put before and one flush; records
+    /// follow, and after a power cut opening looks for puts without one. ordered: its data and a
+    /// flush, then its record and a flush, so that CannyLS can open the store after a power cut, too
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
     pub commit: CommitArg,
     /// Most I/Os that a store has in flight at its disk; where it has no arm, gets of more than 128

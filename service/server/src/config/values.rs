@@ -232,25 +232,20 @@ pub enum S3Etag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CommitArg {
-    /// `runs` on a device that says it has an arm, else `checked`.
+    /// The data, one put behind the other, then one flush; records follow, many at a time. After a
+    /// power cut opening looks for puts without a record in at most 32 MiB.
     #[default]
-    Auto,
-    /// The data and a flush, then the record and a flush.
-    Ordered,
-    /// Data and record, then one flush; after a power cut opening checks the data of the last puts.
-    Checked,
-    /// The data, one put behind the other, then one flush; records follow, many at a time. For disks
-    /// with an arm; after a power cut opening looks for puts without a record in at most 32 MiB.
     Runs,
+    /// The data and a flush, then the record and a flush: for stores that CannyLS must be able to
+    /// open after a power cut.
+    Ordered,
 }
 
 impl From<CommitArg> for CommitMode {
     fn from(arg: CommitArg) -> Self {
         match arg {
-            CommitArg::Auto => Self::Auto,
-            CommitArg::Ordered => Self::Ordered,
-            CommitArg::Checked => Self::Checked,
             CommitArg::Runs => Self::Runs,
+            CommitArg::Ordered => Self::Ordered,
         }
     }
 }

@@ -59,11 +59,10 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     ][random.index(5)]
     .clone();
     let errno = [libc::EIO, libc::ENOSPC][random.index(2)];
-    // A journal without space may give a batch up, and one whose end is lost gets it again.
-    let is_checked = scenario.commit == CommitMode::Checked;
-    let may_pass = op == IoOp::Write && (errno == libc::ENOSPC || is_checked);
-    // A batch may be withdrawn or given up while the power goes.
-    let may_cut = may_pass || op == IoOp::Write && scenario.commit != CommitMode::Ordered;
+    // What the disk refuses of the journal is written again until it takes it, also while the power
+    // goes.
+    let may_pass = op == IoOp::Write;
+    let may_cut = may_pass;
     let mut history = History::start(&Scenario {
         cuts: u64::from(may_cut),
         ..scenario.clone()
