@@ -156,7 +156,7 @@ const missing: Row = {
     table({
       title: 'Event policy',
       description:
-        'One of so many completed block requests is handed out as an event (1: each; 0: none by chance), and besides each that took at least so long (0: no such rule). `lumpscope admin events` changes it while the service runs.',
+        'One of so many completed block requests is handed out as an event (1: each; 0: none by chance), and besides each that took at least so long (0: no such rule). `lumpscope admin observer` changes it while the service runs.',
       unit: units.Short,
       w: 8,
       key: 'instance',

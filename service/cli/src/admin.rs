@@ -2,6 +2,7 @@
 
 mod observer;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use lumpscope_units::{Size, clock::date, human};
 use serde_json::{Value, json};
 
 use super::client::{Connection, Form};
-use super::output::{escaped, table};
+use super::output::{self, escaped};
 
 /// `lumpscope admin`.
 #[derive(Args)]
@@ -41,15 +42,12 @@ enum AdminCommand {
     AddStore(AddStoreArgs),
     /// Remove a store: finish its requests, flush it and release its device
     RemoveStore(RemoveStoreArgs),
-    /// Read certificates and tokens again
-    Reload,
-    /// Show the service: version, settings, remaining privileges
-    Service,
-    /// Show the observer: its programs and their cost, and the observation and guard of each store
-    Observer,
-    /// Show or change the event policy: which block requests are handed out one by one; all are
-    /// counted in any case
-    Events(observer::EventsArgs),
+    /// Show the service: version, settings, remaining privileges; or let it read certificates and
+    /// tokens again
+    Service(ServiceArgs),
+    /// Show the observer: its programs and their cost, observation and guard of each store; or change
+    /// which block requests it hands out one by one
+    Observer(observer::ObserverArgs),
 }
 
 #[derive(Args)]
@@ -110,6 +108,13 @@ struct RemoveStoreArgs {
     wait: u32,
 }
 
+#[derive(Args)]
+struct ServiceArgs {
+    /// Read certificates and tokens again, and show what is in force
+    #[arg(long)]
+    reload: bool,
+}
+
 /// Carries out one of them.
 pub(super) async fn run(connection: Connection, args: AdminArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
@@ -146,14 +151,15 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
             };
             done(client.remove_store(request).await?.request_id, "removed")
         }
-        AdminCommand::Reload => reloaded(&client.reload(v1::ReloadRequest {}).await?),
-        AdminCommand::Service => {
+        AdminCommand::Service(ServiceArgs { reload: true }) => {
+            reloaded(&client.reload(v1::ReloadRequest {}).await?)
+        }
+        AdminCommand::Service(_) => {
             let request = v1::DescribeServiceRequest {};
             let reply = client.describe_service(request).await?;
             (to_json(&reply), service_text(&reply))
         }
-        AdminCommand::Observer => observer::observer(client).await?,
-        AdminCommand::Events(args) => observer::events(client, args).await?,
+        AdminCommand::Observer(args) => observer::observer(client, args).await?,
     })
 }
 
@@ -237,8 +243,7 @@ fn reloaded(reply: &v1::ReloadResponse) -> (Value, String) {
 }
 
 fn scrub_text(reply: &v1::GetScrubResponse) -> String {
-    let mut table = table(&["scrubber", if reply.running { "running" } else { "idle" }]);
-    for (what, value) in [
+    let rows = [
         (
             "rate limit, bytes per second (0: none)",
             reply.bytes_per_second,
@@ -251,9 +256,10 @@ fn scrub_text(reply: &v1::GetScrubResponse) -> String {
         ("damaged lumps", reply.corrupt_lumps),
         ("failed reads", reply.read_errors),
         ("findings", reply.findings),
-    ] {
-        table.add_row([what.to_owned(), value.to_string()]);
-    }
+    ];
+    let rows = rows.map(|(what, value)| (what, value.to_string()));
+    let state = if reply.running { "running" } else { "idle" };
+    let mut table = output::facts(["scrubber", state], rows);
     table.right(1);
     let mut text = table.to_string();
     for finding in &reply.listed {
@@ -263,12 +269,6 @@ fn scrub_text(reply: &v1::GetScrubResponse) -> String {
     text
 }
 
-fn settings(reply: &v1::DescribeServiceResponse) -> Vec<(&String, &String)> {
-    let mut settings: Vec<_> = reply.settings.iter().collect();
-    settings.sort();
-    settings
-}
-
 fn service_text(reply: &v1::DescribeServiceResponse) -> String {
     let held = reply.privileges.clone().unwrap_or_default();
     let capabilities = if held.capabilities.is_empty() {
@@ -276,8 +276,7 @@ fn service_text(reply: &v1::DescribeServiceResponse) -> String {
     } else {
         held.capabilities.join(" ")
     };
-    let mut facts = table(&["version", &reply.version]);
-    for (what, value) in [
+    let rows = [
         ("process", reply.pid.to_string()),
         ("uptime, seconds", reply.uptime_seconds.to_string()),
         ("user, group", format!("{}, {}", held.uid, held.gid)),
@@ -288,12 +287,12 @@ fn service_text(reply: &v1::DescribeServiceResponse) -> String {
         ),
         ("connections", reply.connections.to_string()),
         ("requests in flight", reply.under_way.to_string()),
-    ] {
-        facts.add_row([what.to_owned(), value]);
-    }
-    let mut list = table(&["setting", "value"]);
-    for (key, value) in settings(reply) {
-        list.add_row([key, value]);
-    }
-    format!("{facts}\n\n{list}")
+    ];
+    let facts = output::facts(["version", &reply.version], rows);
+    let settings = BTreeMap::from_iter(&reply.settings).into_iter();
+    let settings = settings.map(|(key, value)| (key.as_str(), value.clone()));
+    format!(
+        "{facts}\n\n{}",
+        output::facts(["setting", "value"], settings)
+    )
 }

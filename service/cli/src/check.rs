@@ -12,7 +12,7 @@ use lumpscope_engine::{Findings, LumpId, salvage};
 use serde::Serialize;
 
 use super::error::Exit;
-use super::output::{Lines, complain, plain, print, print_as_is};
+use super::output::{Lines, complain, escaped_json, print, print_as_is};
 use super::progress::templated as bar;
 
 /// `lumpscope check`.
@@ -125,7 +125,7 @@ fn check_salvage(args: &CheckArgs) -> Result<ExitCode> {
 
 fn show<T: Serialize>(json: bool, report: &T, text: impl Fn(&T) -> String) -> Result<()> {
     match json {
-        true => print_as_is(&plain(&serde_json::to_string_pretty(report)?)),
+        true => print_as_is(&escaped_json(&serde_json::to_string_pretty(report)?)),
         false => print(&text(report)),
     }
 }

@@ -12,69 +12,54 @@ use super::output::{print, print_json};
 
 // No documentation: clap would take it for that of the program.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(|arg| arg.global(true)))]
 pub(super) struct Connection {
     /// Service: http://HOST:PORT, https://HOST:PORT or unix:PATH
     #[arg(
         long,
-        global = true,
         value_name = "URL",
         env = "LUMPSCOPE_SERVER",
         default_value = "http://127.0.0.1:50051"
     )]
     server: String,
     /// CA certificates of the service, PEM; needed for https://
-    #[arg(long, global = true, value_name = "FILE", env = "LUMPSCOPE_CA")]
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CA")]
     ca: Option<PathBuf>,
     /// Client certificate, PEM, for a service that requires one; needs --key
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "LUMPSCOPE_CERT",
-        requires = "key"
-    )]
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CERT", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of the client certificate, PEM; needs --cert
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "LUMPSCOPE_KEY",
-        requires = "cert"
-    )]
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_KEY", requires = "cert")]
     key: Option<PathBuf>,
     /// Name in the service's certificate, if it differs from the host of the URL
-    #[arg(long, global = true, value_name = "NAME", env = "LUMPSCOPE_TLS_NAME")]
+    #[arg(long, value_name = "NAME", env = "LUMPSCOPE_TLS_NAME")]
     tls_name: Option<String>,
     /// File with the token for the service
-    #[arg(long, global = true, value_name = "FILE", env = "LUMPSCOPE_TOKEN_FILE")]
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// Send the token to another machine even without TLS
-    #[arg(long, global = true)]
+    #[arg(long)]
     token_in_clear: bool,
     /// Total time limit of a request, including retries; 0: no limit
     #[arg(
         long,
-        global = true,
         value_name = "SECONDS",
         env = "LUMPSCOPE_TIMEOUT",
         default_value_t = 60
     )]
     timeout: u64,
     /// Maximum number of retries when the service is busy or the connection breaks
-    #[arg(
-        long,
-        global = true,
-        value_name = "N",
-        env = "LUMPSCOPE_RETRIES",
-        default_value_t = 4
-    )]
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_RETRIES", default_value_t = 4)]
     retries: usize,
 }
 
 impl Connection {
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Client> {
+        Ok(Client::connect(self.options()?).await?)
+    }
+
+    pub(super) fn options(&self) -> Result<Options> {
         let mut options = Options::new(&self.server);
         options.tls = Tls {
             ca: self.ca.clone(),
@@ -92,7 +77,7 @@ impl Connection {
             times: self.retries,
             ..Retry::default()
         };
-        Ok(Client::connect(options).await?)
+        Ok(options)
     }
 
     /// Connects to another service: at this address, with its CA certificates and the file of its token.

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use lumpscope_client::{LumpId, PutOptions, v1};
+use lumpscope_client::{Client, LumpId, PutOptions, v1};
 use lumpscope_server::json::to_json_with;
 use lumpscope_units::human;
 use serde_json::json;
+use tokio_stream::StreamExt as _;
 
 use super::client::{Connection, Form};
+use super::output::Lines;
 use crate::error::Interrupted;
 
-pub(super) mod range;
 pub(super) mod stores;
 pub(super) mod transfer;
 
@@ -61,6 +62,11 @@ pub(super) struct PutArgs {
 
 /// `lumpscope get`.
 #[derive(Args)]
+#[command(
+    group = clap::ArgGroup::new("shown").args(["file", "head"]),
+    // Standard output cannot have both the bytes and the answer.
+    mut_arg("json", |arg| arg.requires("shown"))
+)]
 pub(super) struct GetArgs {
     #[command(flatten)]
     form: Form,
@@ -69,7 +75,6 @@ pub(super) struct GetArgs {
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
     /// File to write, which appears when complete; "-": standard output [default: -]
-    #[arg(required_if_eq("json", "true"))]
     file: Option<PathBuf>,
     /// First byte to read
     #[arg(long, default_value_t = 0)]
@@ -77,17 +82,9 @@ pub(super) struct GetArgs {
     /// Number of bytes to read [default: up to the end]
     #[arg(long)]
     length: Option<u64>,
-}
-
-/// `lumpscope head`.
-#[derive(Args)]
-pub(super) struct HeadArgs {
-    #[command(flatten)]
-    form: Form,
-    /// Name of the store
-    store: String,
-    /// Id: 1 to 32 hexadecimal digits
-    id: LumpId,
+    /// Show the size and location of the lump only
+    #[arg(long, conflicts_with_all = ["offset", "length"])]
+    head: bool,
 }
 
 /// `lumpscope delete`.
@@ -98,8 +95,32 @@ pub(super) struct DeleteArgs {
     /// Name of the store
     store: String,
     /// Ids: 1 to 32 hexadecimal digits each; several are deleted by one request
-    #[arg(required = true)]
+    #[arg(required_unless_present = "start", conflicts_with = "start")]
     ids: Vec<LumpId>,
+    /// First id of a range, all of whose lumps are deleted
+    #[arg(long, value_name = "ID", requires = "end")]
+    start: Option<LumpId>,
+    /// End of the range (exclusive)
+    #[arg(long, value_name = "ID", requires = "start")]
+    end: Option<LumpId>,
+}
+
+/// `lumpscope list`.
+#[derive(Args)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    form: Form,
+    /// Name of the store
+    store: String,
+    /// First id to list
+    #[arg(long)]
+    start: Option<LumpId>,
+    /// End of the range (exclusive)
+    #[arg(long)]
+    end: Option<LumpId>,
+    /// Maximum number of ids to list
+    #[arg(long)]
+    limit: Option<usize>,
 }
 
 pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCode> {
@@ -143,6 +164,9 @@ pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCod
 
 pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
+    if args.head {
+        return head(&client, &args).await;
+    }
     let range = (args.offset > 0 || args.length.is_some()).then_some(v1::ByteRange {
         offset: args.offset,
         length: args.length,
@@ -159,8 +183,7 @@ pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn head(connection: Connection, args: HeadArgs) -> Result<ExitCode> {
-    let client = connection.connect().await?;
+async fn head(client: &Client, args: &GetArgs) -> Result<ExitCode> {
     let found = client.head(&args.store, args.id).await?;
     args.form.say(
         || to_json_with("id", args.id.to_string(), &found),
@@ -182,6 +205,20 @@ fn place(placement: v1::Placement) -> &'static str {
 
 pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
+    if let Some((start, end)) = args.start.zip(args.end) {
+        let request = v1::DeleteRangeRequest {
+            store: args.store,
+            start: Some(start.into()),
+            end: Some(end.into()),
+            ..Default::default()
+        };
+        let done = client.delete_range(request).await?;
+        args.form.say(
+            || json!({"deleted": done.deleted, "request_id": done.request_id}),
+            || format!("deleted {}", human::counted(done.deleted, "lump")),
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut existed = Vec::with_capacity(args.ids.len());
     if let [id] = args.ids[..] {
         let reply = client
@@ -204,5 +241,29 @@ pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<E
             },
         )?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn list(connection: Connection, args: ListArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
+    let ids = client.list(&args.store, args.start, args.end);
+    let mut ids = ids.take(args.limit.unwrap_or(usize::MAX));
+    let mut lines = Lines::new(args.form.json);
+    let mut ended = Ok(());
+    while let Some(id) = ids.next().await {
+        let id = match id {
+            Ok(id) => id.to_string(),
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
+        };
+        if !lines.add(&json!({ "id": &id }), |_| id.clone())? {
+            break;
+        }
+    }
+    // The ids that came before an error are listed.
+    lines.flush()?;
+    ended?;
     Ok(ExitCode::SUCCESS)
 }

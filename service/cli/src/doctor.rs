@@ -14,7 +14,7 @@ use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
 
 use super::error::Exit;
-use super::output::{escaped, plain, print, print_as_is, table, width};
+use super::output::{escaped, escaped_json, print, print_as_is, table, width};
 
 /// `lumpscope doctor`.
 #[derive(Args)]
@@ -42,7 +42,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let told: Vec<Finding> = machine.iter().chain(wrong).cloned().collect();
     let findings: Vec<Finding> = machine.into_iter().chain(settings).collect();
     if args.json {
-        print_as_is(&plain(&serde_json::to_string_pretty(&findings)?))?;
+        print_as_is(&escaped_json(&serde_json::to_string_pretty(&findings)?))?;
     } else {
         if details {
             print(&report(&findings))?;

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use lumpscope_engine::create::{self, CreateOptions, Prealloc};
 use lumpscope_units::Size;
 
 use super::output::{escaped, print};
+use super::progress::templated as bar;
 
 /// `lumpscope format`.
 #[derive(Args)]
@@ -67,10 +67,7 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
             args.block_size
         )
     })?;
-    let bar = ProgressBar::no_length().with_style(
-        ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
-            .expect("the template is a constant"),
-    );
+    let bar = bar("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     let progress = |done: u64, total: u64| {
         bar.set_length(total);
         bar.set_position(done);

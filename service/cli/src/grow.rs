@@ -9,8 +9,9 @@ use lumpscope_engine::grow::{self, GrowOptions};
 use lumpscope_units::{Size, human};
 use serde_json::json;
 
+use crate::client::Form;
 use crate::format::PreallocArg;
-use crate::output::{self, print, print_json};
+use crate::output::escaped;
 use crate::progress::templated as bar;
 
 /// `lumpscope grow`.
@@ -28,9 +29,8 @@ pub(super) struct GrowArgs {
     /// Allocation of a file's new space
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Makes a store larger.
@@ -48,14 +48,13 @@ pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
     let done = grow::grow(&args.path, &options);
     bar.finish_and_clear();
     let grown = done?;
-    if args.json {
-        let json = json!({"before_bytes": grown.before, "after_bytes": grown.after});
-        print_json(&json)?;
-    } else {
-        let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
-        let path = args.path.display().to_string();
-        let path = output::escaped(&path);
-        print(&format!("{path}: {after} for lumps, {before} before"))?;
-    }
+    args.form.say(
+        || json!({"before_bytes": grown.before, "after_bytes": grown.after}),
+        || {
+            let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
+            let path = args.path.display().to_string();
+            format!("{}: {after} for lumps, {before} before", escaped(&path))
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }

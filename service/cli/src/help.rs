@@ -13,27 +13,25 @@ use crate::error::{self, Exit};
 use crate::output;
 
 /// Commands in the order of the help, by what they are for.
-const GROUPS: [(&str, &[&str]); 6] = [
-    (
-        "Store",
-        &["format", "stores", "stat", "health", "sync", "evacuate"],
-    ),
-    ("Serve", &["serve", "admin", "token", "doctor"]),
-    (
-        "Data",
-        &["put", "get", "head", "delete", "delete-range", "list"],
-    ),
-    ("Look", &["explain", "trace", "top", "record", "export"]),
-    ("Offline", &["check", "grow"]),
-    (
-        "Lab",
-        &["compare", "lab", "watch", "load", "platter", "bench"],
-    ),
+const GROUPS: [(&str, &str); 6] = [
+    ("Store", "format stores stat health sync evacuate"),
+    ("Serve", "serve admin token doctor"),
+    ("Data", "put get delete list"),
+    ("Look", "explain trace top record export"),
+    ("Offline", "check grow"),
+    ("Lab", "compare lab watch load platter bench"),
 ];
 
 /// Commands and options of earlier versions, and what has replaced them.
-const RENAMED: [(&str, &str); 7] = [
+const RENAMED: [(&str, &str); 14] = [
     ("copy", "evacuate"),
+    ("delete-range", "delete STORE --start ID --end ID"),
+    ("events", "admin observer"),
+    ("head", "get STORE ID --head"),
+    ("reload", "admin service --reload"),
+    ("bad-spots", "platter status DEVICE --bad-spots PLACES"),
+    ("log", "platter status DEVICE --log"),
+    ("commands", "bench run WORKLOAD --print commands"),
     ("inspect", "check --quick"),
     ("usage", "stat"),
     ("scrub-start", "admin scrub STORE --start"),
@@ -43,33 +41,15 @@ const RENAMED: [(&str, &str); 7] = [
 ];
 
 /// Top-level commands that ask a service.
-const CLIENTS: [&str; 18] = [
-    "put",
-    "get",
-    "head",
-    "delete",
-    "delete-range",
-    "list",
-    "stores",
-    "stat",
-    "health",
-    "sync",
-    "evacuate",
-    "admin",
-    "explain",
-    "trace",
-    "top",
-    "record",
-    "load",
-    "help",
-];
+const CLIENTS: &str = "put get delete list stores stat health sync evacuate admin explain trace \
+                       top record load help";
 
 /// The program with its commands in groups.
 pub(super) fn grouped(command: Command) -> Command {
     let mut list = String::new();
     for (title, names) in GROUPS {
         let shown = names
-            .iter()
+            .split(' ')
             .filter_map(|name| command.find_subcommand(name));
         let lines: String = shown.map(line).collect();
         if !lines.is_empty() {
@@ -90,7 +70,7 @@ pub(super) fn global_once(command: Command) -> Command {
     let global: Vec<_> = global.cloned().map(|arg| arg.hide(true)).collect();
     command.mut_subcommands(|inner| {
         let help = inner.get_after_help().map(StyledStr::to_string);
-        let inner = match CLIENTS.contains(&inner.get_name()) {
+        let inner = match CLIENTS.split(' ').any(|name| name == inner.get_name()) {
             true => inner.after_help(format!(
                 "{}\n\n`lumpscope --help` describes the options of the connection (--server, \
                  --token-file, ...).",
@@ -146,8 +126,8 @@ pub(super) fn exit(mut error: clap::Error) -> ExitCode {
                 return error::exit_code(&error);
             }
         }
-        Missing => output::complain_lines(&error.to_string()),
-        _ => output::complain_lines(&format!("{}{}", error, renamed(&error))),
+        Missing => output::tell(&error.to_string()),
+        _ => output::tell(&format!("{}{}", error, renamed(&error))),
     }
     match error.use_stderr() {
         true => Exit::Arguments.into(),
@@ -184,8 +164,8 @@ mod tests {
     #[test]
     fn every_command_is_in_one_group() {
         for command in commands().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let groups = GROUPS.iter().flat_map(|(_, names)| *names);
-            let count = groups.filter(|name| **name == command.get_name()).count();
+            let groups = GROUPS.iter().flat_map(|(_, names)| names.split(' '));
+            let count = groups.filter(|name| *name == command.get_name()).count();
             assert_eq!(count, 1, "{}", command.get_name());
         }
     }

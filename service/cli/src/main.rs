@@ -22,6 +22,7 @@ mod progress;
 mod serve;
 mod shell;
 mod token;
+mod variables;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -57,16 +58,12 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Store a lump from a file or from standard input
     Put(data::PutArgs),
-    /// Write a lump to a file or to standard output
+    /// Write a lump to a file or to standard output, or show its size and location
     Get(data::GetArgs),
-    /// Show the size and location of a lump
-    Head(data::HeadArgs),
-    /// Delete lumps
+    /// Delete lumps, or all lumps in a range of ids
     Delete(data::DeleteArgs),
-    /// Delete all lumps in a range of ids
-    DeleteRange(data::range::DeleteRangeArgs),
     /// List ids in ascending order
-    List(data::range::ListArgs),
+    List(data::ListArgs),
     /// List the stores of a service
     Stores(data::stores::StoresArgs),
     /// Show the properties, state, space and counters of a store
@@ -114,7 +111,7 @@ fn main() -> ExitCode {
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match cli {
         Ok(cli) => cli,
-        Err(error) => return help::exit(error),
+        Err(error) => return every_problem().unwrap_or_else(|| help::exit(error)),
     };
     match cli.color {
         ColorChoice::Auto => {}
@@ -130,6 +127,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// What `serve --check-config` says when an argument is wrong; `None`: it is another command.
+fn every_problem() -> Option<ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if !arguments
+        .iter()
+        .any(|argument| argument == "--check-config")
+    {
+        return None;
+    }
+    let (matches, wrong) = variables::without_wrong(commands(), arguments)?;
+    let cli = Cli::from_arg_matches(&matches).ok()?;
+    let Command::Serve(args) = cli.command else {
+        return None;
+    };
+    serve::check(*args, wrong).ok()
+}
+
 /// All commands, as manual pages and completions show them.
 fn commands() -> clap::Command {
     examples::with_examples(Cli::command().after_help(Exit::help()))
@@ -141,10 +155,8 @@ fn run(connection: Connection, command: Command) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(*args),
         Command::Put(args) => block_on(data::put(connection, args)),
         Command::Get(args) => block_on(data::get(connection, args)),
-        Command::Head(args) => block_on(data::head(connection, args)),
         Command::Delete(args) => block_on(data::delete(connection, args)),
-        Command::DeleteRange(args) => block_on(data::range::delete_range(connection, args)),
-        Command::List(args) => block_on(data::range::list(connection, args)),
+        Command::List(args) => block_on(data::list(connection, args)),
         Command::Stores(args) => block_on(data::stores::stores(connection, args)),
         Command::Stat(args) => block_on(data::stores::stat(connection, args)),
         Command::Health(args) => block_on(data::stores::health(connection, args)),

@@ -1,14 +1,13 @@
 //! Standard output and standard error. Nothing else in this crate writes to either.
 
-use std::io::{self, IsTerminal as _, Write as _};
-
-use std::sync::LazyLock;
+use std::io::{self, Write as _};
 
 use anyhow::Result;
 use lumpscope_units::columns;
-pub(super) use lumpscope_units::columns::{COLUMNS, Table};
-pub(super) use lumpscope_units::escape::escaped;
-use lumpscope_units::escape::{escaped_lines, is_hostile};
+pub(super) use lumpscope_units::columns::{COLUMNS, Table, width};
+use lumpscope_units::escape::escaped_lines;
+pub(super) use lumpscope_units::escape::{escaped, escaped_json};
+pub(super) use lumpscope_units::tell;
 use serde::Serialize;
 
 /// Standard output cannot be written.
@@ -39,18 +38,21 @@ pub(super) fn stdout() -> impl io::Write + Send {
     io::stdout()
 }
 
-/// Most columns of a line: 80 on a terminal, no limit elsewhere, so that a record is one line.
-pub(super) fn width() -> usize {
-    static WIDTH: LazyLock<usize> = LazyLock::new(|| match io::stdout().is_terminal() {
-        true => COLUMNS,
-        false => usize::MAX,
-    });
-    *WIDTH
-}
-
 /// A table without lines.
 pub(super) fn table(head: &[&str]) -> Table {
-    Table::new(head.iter().copied()).within(width())
+    Table::new(head.iter().copied())
+}
+
+/// A table of facts: a word and its value each.
+pub(super) fn facts<'a>(
+    head: [&str; 2],
+    rows: impl IntoIterator<Item = (&'a str, String)>,
+) -> Table {
+    let mut table = table(&head);
+    for (what, value) in rows {
+        table.add_row([what.to_owned(), value]);
+    }
+    table
 }
 
 /// Lines that fit the width, each begun by two blanks.
@@ -62,11 +64,7 @@ pub(super) fn indented(text: &str) -> String {
 /// The text for people in lines that fit the width, except for longer words. It does nothing to a
 /// terminal. A value from outside that could have line breaks is to be [`escaped`] before.
 pub(super) fn fitted(text: &str) -> String {
-    let text = escaped_lines(text);
-    match width() {
-        COLUMNS => columns::fitted(&text),
-        _ => columns::trimmed(&text) + "\n",
-    }
+    columns::fitted(&columns::trimmed(&escaped_lines(text)), width())
 }
 
 /// Prints for people.
@@ -86,20 +84,7 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
 
 /// A value as JSON in one line that does nothing to a terminal: what programs read stays the same.
 pub(super) fn json(value: &impl Serialize) -> Result<String> {
-    Ok(plain(&serde_json::to_string(value)?))
-}
-
-/// JSON with all characters that are hostile to a terminal as escapes; only strings can have some.
-pub(super) fn plain(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        match is_hostile(c) && c != '\n' {
-            // All of them are below U+10000.
-            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => out.push(c),
-        }
-    }
-    out
+    Ok(escaped_json(&serde_json::to_string(value)?))
 }
 
 /// Many lines on standard output, written in large pieces.
@@ -146,22 +131,13 @@ impl Lines {
 /// Says on standard error why a command ends, or what is missing in its output: a line for programs,
 /// lines of 80 columns on a terminal.
 pub(super) fn complain(text: &str) {
-    complain_lines(&escaped(text.trim_end()));
-}
-
-/// Says several lines on standard error.
-pub(super) fn complain_lines(text: &str) {
-    let text = escaped_lines(text.trim_end());
-    let shown = match io::stderr().is_terminal() {
-        true => columns::fitted(&text),
-        false => format!("{text}\n"),
-    };
-    // There is no other place to say that this failed.
-    let _ = io::stderr().write_all(shown.as_bytes());
+    tell(&escaped(text.trim_end()));
 }
 
 #[cfg(test)]
 mod tests {
+    use lumpscope_units::escape::is_hostile;
+
     use super::*;
 
     #[test]

@@ -22,12 +22,9 @@ pub(super) fn bar(bytes: u64) -> ProgressBar {
     if bytes <= WORTH_SHOWING {
         return ProgressBar::hidden();
     }
-    // It draws to stderr, and only to a terminal.
-    let bar = ProgressBar::new(bytes);
-    let form = "{bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
-    if let Ok(style) = ProgressStyle::with_template(form) {
-        bar.set_style(style);
-    }
+    let bar =
+        templated("{bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}");
+    bar.set_length(bytes);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -24,17 +24,24 @@ use tracing::{info, warn};
 
 use super::notify;
 use super::output::{complain, print_as_is};
-use crate::error::{CutOff, system};
+use super::variables;
+use crate::error::{CutOff, Exit, system};
 
 /// Tasks of connections that were cut off get this long to notice.
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     if args.check_config {
-        return check(args);
+        return check(args, Vec::new());
     }
     let config = args.resolve()?;
     logs::start(config.log_format, &config.log)?;
+    for variable in variables::unknown(&crate::commands()) {
+        warn!(
+            variable,
+            "no setting has this environment variable: it is ignored"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("lumpscope-rpc")
@@ -49,19 +56,30 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Prints what would be in force as a file for `--config`, or everything that is wrong.
-fn check(args: ServeArgs) -> Result<ExitCode> {
-    Ok(match lumpscope_server::check::check(args) {
-        Ok(config) => {
+/// Prints what would be in force as a file for `--config`, or everything that is wrong. `wrong`: keys
+/// that the arguments do not have because of their values, and why.
+pub(super) fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<ExitCode> {
+    let unknown = variables::unknown(&crate::commands());
+    let unknown = unknown.into_iter().map(|name| {
+        format!("{name}: no setting has this environment variable; see `lumpscope serve --help`")
+    });
+    let bad_arguments = !wrong.is_empty();
+    let checked = lumpscope_server::check::check(args, wrong);
+    let mut problems: Vec<String> = unknown.collect();
+    match checked {
+        Ok(config) if problems.is_empty() => {
             print_as_is(&config.to_toml())?;
-            ExitCode::SUCCESS
+            return Ok(Exit::Done.into());
         }
-        Err(problems) => {
-            for problem in problems {
-                complain(&format!("lumpscope: {problem}"));
-            }
-            ExitCode::FAILURE
-        }
+        Ok(_) => {}
+        Err(more) => problems.extend(more),
+    }
+    for problem in problems {
+        complain(&format!("lumpscope: {problem}"));
+    }
+    Ok(match bad_arguments {
+        true => Exit::Arguments.into(),
+        false => Exit::Failed.into(),
     })
 }
 

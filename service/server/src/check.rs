@@ -15,14 +15,33 @@ use crate::{privileges, stores};
 /// Machine number of ELF files with BPF programs, `EM_BPF`.
 const ELF_MACHINE_BPF: u16 = 247;
 
-/// As [`ServeArgs::resolve`], and looks at everything that is named.
+/// As [`ServeArgs::resolve`], and looks at everything that is named. `wrong`: keys of flags and
+/// variables that were left out of the arguments, and why.
 ///
 /// # Errors
 /// Everything that keeps it from being served, each in one line.
-pub fn check(args: ServeArgs) -> Result<ServeConfig, Vec<String>> {
+pub fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<ServeConfig, Vec<String>> {
     let one_line = |error: ServerError| error.to_string().replace('\n', " ");
-    let mut config = args.read().map_err(|wrong| vec![one_line(wrong)])?;
-    let mut found: Vec<String> = config.check().into_iter().map(one_line).collect();
+    let (mut keys, mut found): (Vec<String>, Vec<String>) = wrong.into_iter().unzip();
+    let (mut config, wrong) = match args.read() {
+        Ok(read) => read,
+        Err(error) => {
+            found.push(one_line(error));
+            return Err(found);
+        }
+    };
+    for (key, error) in wrong {
+        keys.push(key);
+        found.push(one_line(error));
+    }
+    let mut checked = config.check();
+    checked.retain(|problem| {
+        !problem
+            .keys()
+            .iter()
+            .any(|key| keys.iter().any(|k| k == key))
+    });
+    found.extend(checked.into_iter().map(one_line));
     found.extend(problems(&config));
     match found.is_empty() {
         true => Ok(config),

@@ -361,11 +361,11 @@ mod tests {
             ),
             (
                 "store = [\"a=/x\"]\nput-memory = \"800M\"",
-                ["put-memory", "three quarters of buffer-budget"],
+                ["put-memory", "3/4 of buffer-budget"],
             ),
             (
                 "store = [\"a=/x\"]\nput-memory = \"700M\"\nget-memory = \"325M\"",
-                ["get-memory", "put-memory leaves"],
+                ["get-memory", "buffer-budget less put-memory"],
             ),
             (
                 "store = [\"a=/x\"]\nqueue-policy = \"learned\"",

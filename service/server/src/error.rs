@@ -129,6 +129,26 @@ pub enum ServerError {
     Privileges(#[from] crate::privileges::PrivilegeError),
 }
 
+impl ServerError {
+    /// The settings without which this says nothing.
+    pub(crate) fn keys(&self) -> &[&'static str] {
+        match self {
+            Self::BadValue { key, .. } if *key == "s3-store" => &["s3-store", "store"],
+            Self::BadValue { key, .. } => std::slice::from_ref(key),
+            Self::NoStores => &["store"],
+            Self::TlsIncomplete { missing } => std::slice::from_ref(missing),
+            Self::RemoteRefused { .. } => &[
+                "tls-cert",
+                "tls-key",
+                "tls-client-ca",
+                "tokens",
+                "allow-remote",
+            ],
+            _ => &[],
+        }
+    }
+}
+
 /// Remedy when the system refused.
 fn lacking_rights(error: &lumpscope_engine::Error) -> &'static str {
     match error {

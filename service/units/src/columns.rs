@@ -1,6 +1,9 @@
-//! Text in 80 columns, which every terminal has: no word is cut, no number parted from its unit.
+//! Text for people. On a terminal it has 80 columns, which every terminal has: no word is cut, no
+//! number parted from its unit. Anywhere else a record is one line, for programs that read lines.
 
 use std::fmt;
+use std::io::{self, IsTerminal};
+use std::sync::LazyLock;
 
 use crate::escape::escaped;
 
@@ -14,6 +17,22 @@ const UNITS: [&str; 14] = [
     "B", "KiB", "MiB", "GiB", "TiB", "MB", "ns", "us", "µs", "ms", "s", "min", "%", "bytes",
 ];
 
+/// Most columns of a line on standard output: 80 on a terminal, no limit elsewhere.
+#[must_use]
+pub fn width() -> usize {
+    static WIDTH: LazyLock<usize> = LazyLock::new(|| width_of(&io::stdout()));
+    *WIDTH
+}
+
+/// Likewise, elsewhere.
+#[must_use]
+pub fn width_of(out: &impl IsTerminal) -> usize {
+    match out.is_terminal() {
+        true => COLUMNS,
+        false => usize::MAX,
+    }
+}
+
 /// The text without blanks at the ends of its lines.
 #[must_use]
 pub fn trimmed(text: &str) -> String {
@@ -21,32 +40,21 @@ pub fn trimmed(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The text with each line of more than 80 columns broken between words; what is broken off begins
-/// two columns behind the beginning of its line.
+/// The text with each line of more columns broken between words; what is broken off begins two columns
+/// behind the beginning of its line.
 #[must_use]
-pub fn fitted(text: &str) -> String {
-    long_lines(text, broken)
-}
-
-/// The text with its lines of more than 80 columns put through `change`.
-#[must_use]
-pub fn long_lines(text: &str, change: impl Fn(&str) -> String) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        match width(line) {
-            0..=COLUMNS => out.push_str(line),
-            _ => out.push_str(&change(line)),
-        }
-        out.push('\n');
-    }
-    out
+pub fn fitted(text: &str, columns: usize) -> String {
+    let lines = text.lines().map(|line| match length(line) <= columns {
+        true => format!("{line}\n"),
+        false => broken(line, columns) + "\n",
+    });
+    lines.collect()
 }
 
 /// One long line as several.
-#[must_use]
-pub fn broken(line: &str) -> String {
+fn broken(line: &str, columns: usize) -> String {
     let begin = line.chars().take_while(|c| *c == ' ').count();
-    let lines = words(line, COLUMNS - begin.min(COLUMNS / 2) - 2);
+    let lines = words(line, columns - begin.min(columns / 2) - 2);
     " ".repeat(begin) + &lines.join(&format!("\n{}", " ".repeat(begin + 2)))
 }
 
@@ -56,7 +64,7 @@ pub fn words(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in bound(text) {
         match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(&word) <= columns => {
+            Some(line) if length(line) + 1 + length(&word) <= columns => {
                 line.push(' ');
                 line.push_str(&word);
             }
@@ -89,7 +97,7 @@ fn bound(text: &str) -> Vec<String> {
     found
 }
 
-fn width(text: &str) -> usize {
+fn length(text: &str) -> usize {
     text.chars().count()
 }
 
@@ -104,14 +112,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with this head. Its cells, and those of rows, are [`escaped`].
+    /// A table with this head, for standard output. Its cells, and those of rows, are [`escaped`].
     pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let head = cells(head);
         Self {
             right: vec![false; head.len()],
             head,
             rows: Vec::new(),
-            columns: COLUMNS,
+            columns: width(),
         }
     }
 
@@ -156,19 +164,19 @@ impl Table {
                 indent + &self.part(row, &widths, *group, 2)
             });
             let shown = lines.filter(|line| !line.trim().is_empty());
-            let fitted = shown.map(|line| match width(&line) <= self.columns {
+            let fitted = shown.map(|line| match length(&line) <= self.columns {
                 true => line,
-                false => broken(&line),
+                false => broken(&line, self.columns),
             });
             fitted.collect()
         })
     }
 
     fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.head.iter().map(|cell| width(cell)).collect();
+        let mut widths: Vec<usize> = self.head.iter().map(|cell| length(cell)).collect();
         for row in self.rows.iter().filter(|row| row.len() > 1) {
             for (most, cell) in widths.iter_mut().zip(row) {
-                *most = (*most).max(width(cell));
+                *most = (*most).max(length(cell));
             }
         }
         widths
@@ -204,7 +212,7 @@ impl Table {
         let mut line = String::new();
         for (column, most) in widths.iter().enumerate().take(to).skip(from) {
             let cell = row.get(column).map_or("", String::as_str);
-            let blanks = " ".repeat(most - width(cell));
+            let blanks = " ".repeat(most - length(cell));
             let begin = if column == from { 1 } else { gap };
             line.push_str(&" ".repeat(begin));
             match self.right.get(column) {
@@ -265,7 +273,7 @@ mod tests {
     #[test]
     fn long_lines_are_broken_between_words() {
         let text = format!("  a {}end\nshort\n", "word ".repeat(30));
-        let shown = fitted(&text);
+        let shown = fitted(&text, COLUMNS);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 4, "{shown}");
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{shown}");
@@ -281,10 +289,10 @@ mod tests {
         assert_eq!(words(&shown), words(&text));
         let long = "x".repeat(100);
         assert_eq!(
-            fitted(&format!("a {long} b")),
+            fitted(&format!("a {long} b"), COLUMNS),
             format!("a\n  {long}\n  b\n")
         );
-        assert_eq!(fitted(&long), format!("{long}\n"));
+        assert_eq!(fitted(&long, COLUMNS), format!("{long}\n"));
     }
 
     #[test]
@@ -302,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_too_wide_is_stacked_or_hangs() {
-        let mut table = Table::new(["name", "size"]);
+        let mut table = Table::new(["name", "size"]).within(COLUMNS);
         table.right(1);
         table.add_row(["a", "10"]);
         table.add_row(["a heading that is wide"]);
@@ -310,7 +318,7 @@ mod tests {
             table.to_string(),
             " name  size\n a       10\n a heading that is wide"
         );
-        let mut hangs = Table::new(["name", "found"]);
+        let mut hangs = Table::new(["name", "found"]).within(COLUMNS);
         hangs.add_row(["a".to_owned(), "word ".repeat(20)]);
         let lines = hangs.lines();
         assert_eq!(lines.len(), 3, "{hangs}");
@@ -318,7 +326,7 @@ mod tests {
         let lines = hangs.within(usize::MAX).lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
         let wide = "x".repeat(30);
-        let mut stacked = Table::new(["a", "b", "c", "d"]);
+        let mut stacked = Table::new(["a", "b", "c", "d"]).within(COLUMNS);
         stacked.right(3);
         stacked.add_row([wide.as_str(), &wide, &wide, "1"]);
         let lines = stacked.lines();

@@ -25,6 +25,21 @@ pub fn is_hostile(c: char) -> bool {
     c.is_control() || line_end || direction
 }
 
+/// JSON with all characters that are hostile to a terminal as JSON's own escapes: what programs read
+/// stays the same. Only strings can have some.
+#[must_use]
+pub fn escaped_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Writing to a string cannot fail; all of them are below U+10000.
+        let _ = match is_hostile(c) && c != '\n' {
+            true => write!(out, "\\u{:04x}", u32::from(c)),
+            false => out.write_char(c),
+        };
+    }
+    out
+}
+
 fn replaced(text: &str, is_hostile: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_hostile) {
         return Cow::Borrowed(text);

@@ -7,6 +7,7 @@
 //! | [`Span`] | lengths of time in settings and flags: `5ms` |
 //! | [`columns`] | tables and sentences in 80 columns |
 //! | [`escape`] | control characters of foreign text, made visible |
+//! | [`tell()`] | lines on standard error |
 //! | [`clock`] | dates and times of day, in UTC |
 //!
 //! The engine does not depend on this crate: its unit types keep sectors and bytes apart.
@@ -17,6 +18,8 @@ pub mod escape;
 pub mod human;
 mod size;
 mod span;
+mod tell;
 
 pub use size::{Size, SizeError, size_within};
 pub use span::{Span, SpanError, nanoseconds};
+pub use tell::tell;

@@ -1,45 +1,43 @@
-//! `lumpscope admin observer` and `lumpscope admin events`.
+//! `lumpscope admin observer`.
 
 use anyhow::Result;
 use clap::Args;
 use lumpscope_client::{Client, v1};
-use lumpscope_server::json::{to_json, to_json_with};
+use lumpscope_server::json::to_json;
 use lumpscope_units::{Span, clock::date, human};
 use serde_json::Value;
 
 use crate::output::{escaped, table};
 
-/// `lumpscope admin events`.
+/// `lumpscope admin observer`.
 #[derive(Args)]
-pub(crate) struct EventsArgs {
-    /// Hand out one in N completed block requests; 1: each; 0: none at random
+pub(crate) struct ObserverArgs {
+    /// From now on hand out one in N completed block requests; 1: each; 0: none at random. All are
+    /// counted in any case
     #[arg(long, value_name = "N")]
     one_in: Option<u32>,
-    /// Also hand out each block request that took at least this long from queued to completed, e.g.
-    /// 5ms; 0: no such rule
+    /// From now on also hand out each block request that took at least this long from queued to
+    /// completed, e.g. 5ms; 0: no such rule
     #[arg(long, value_name = "TIME")]
     slower_than: Option<Span>,
 }
 
-/// Sets what was given, and says what is in force.
-pub(super) async fn events(client: &Client, args: EventsArgs) -> Result<(Value, String)> {
-    let described = client.describe_observer(v1::DescribeObserverRequest {});
-    let described = described.await?;
-    let (mut now, mut id) = (described.events.unwrap_or_default(), described.request_id);
+/// Sets what was given, and says what the observer is made of, and what it costs.
+pub(super) async fn observer(client: &Client, args: ObserverArgs) -> Result<(Value, String)> {
+    let request = v1::DescribeObserverRequest {};
+    let mut reply = client.describe_observer(request).await?;
     if args.one_in.is_some() || args.slower_than.is_some() {
+        let now = reply.events.unwrap_or_default();
+        let slower_than_ns = args.slower_than.map(Span::nanoseconds);
         let events = v1::EventPolicy {
             one_in: args.one_in.unwrap_or(now.one_in),
-            slower_than_ns: args
-                .slower_than
-                .map_or(now.slower_than_ns, Span::nanoseconds),
+            slower_than_ns: slower_than_ns.unwrap_or(now.slower_than_ns),
         };
-        let request = v1::SetEventsRequest {
-            events: Some(events),
-        };
-        let reply = client.set_events(request).await?;
-        (now, id) = (reply.events.unwrap_or_default(), reply.request_id);
+        let events = Some(events);
+        let set = client.set_events(v1::SetEventsRequest { events }).await?;
+        (reply.events, reply.request_id) = (set.events, set.request_id);
     }
-    Ok((to_json_with("request_id", id, &now), policy_text(&now)))
+    Ok((to_json(&reply), observer_text(&reply)))
 }
 
 fn policy_text(policy: &v1::EventPolicy) -> String {
@@ -53,13 +51,6 @@ fn policy_text(policy: &v1::EventPolicy) -> String {
         1 => "each block request is handed out".to_owned(),
         n => format!("one of {n} block requests{slow}"),
     }
-}
-
-/// Says what the observer is made of, and what it costs.
-pub(super) async fn observer(client: &Client) -> Result<(Value, String)> {
-    let request = v1::DescribeObserverRequest {};
-    let reply = client.describe_observer(request).await?;
-    Ok((to_json(&reply), observer_text(&reply)))
 }
 
 fn observer_text(reply: &v1::DescribeObserverResponse) -> String {

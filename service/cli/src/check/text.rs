@@ -28,13 +28,23 @@ fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
     let _ = writeln!(out, "{name:<12} {lines}");
 }
 
+/// Adds a line `name  text` with a text of several parts.
+macro_rules! line {
+    ($out:expr, $name:expr, $($text:tt)*) => { line($out, $name, format_args!($($text)*)) };
+}
+
 /// The whole inspection.
 pub(super) fn summary(report: &InspectReport) -> String {
+    let mut out = inspected(report);
+    findings(&mut out, &report.findings);
+    out
+}
+
+fn inspected(report: &InspectReport) -> String {
     let mut out = String::new();
     target(&mut out, report);
     journal(&mut out, report);
     space(&mut out, report);
-    findings(&mut out, &report.findings);
     out
 }
 
@@ -46,43 +56,38 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
     } else {
         line(&mut out, "salvage", "the store opens in salvage mode only");
     }
-    line(
+    line!(
         &mut out,
         "lumps",
-        format_args!(
-            "{} served, {} dropped; {} superseded",
-            report.lumps,
-            report.dropped_lumps,
-            counted(report.superseded_records, "put")
-        ),
+        "{} served, {} dropped; {} superseded",
+        report.lumps,
+        report.dropped_lumps,
+        counted(report.superseded_records, "put")
     );
     if report.gaps > 0 {
-        line(
+        line!(
             &mut out,
             "log",
-            format_args!("continues after {}", counted(report.gaps, "damaged part")),
+            "continues after {}",
+            counted(report.gaps, "damaged part")
         );
     }
     if let Some(cut) = &report.cut {
-        line(
+        line!(
             &mut out,
             "log",
-            format_args!(
-                "cut at ring position {}: {} in {} kept",
-                cut.ring_position,
-                counted(cut.records_kept, "record"),
-                counted(cut.bytes_kept, "byte")
-            ),
+            "cut at ring position {}: {} in {} kept",
+            cut.ring_position,
+            counted(cut.records_kept, "record"),
+            counted(cut.bytes_kept, "byte")
         );
-        line(
+        line!(
             &mut out,
             "behind",
-            format_args!(
-                "{}; {} in the first {} of them, lost or of older rounds",
-                counted(cut.bytes_behind, "byte"),
-                counted(cut.records_behind, "intact record"),
-                cut.bytes_searched
-            ),
+            "{}; {} in the first {} of them, lost or of older rounds",
+            counted(cut.bytes_behind, "byte"),
+            counted(cut.records_behind, "intact record"),
+            cut.bytes_searched
         );
     }
     for found in report.findings.iter().take(FINDINGS_SHOWN) {
@@ -90,11 +95,7 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
     }
     let shown = FINDINGS_SHOWN.min(report.findings.len()) as u64;
     if report.total > shown {
-        line(
-            &mut out,
-            "",
-            format_args!("and {} more", report.total - shown),
-        );
+        line!(&mut out, "", "and {} more", report.total - shown);
     }
     if !report.is_clean() {
         line(
@@ -109,15 +110,13 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
 /// Text of the plan, with the verdicts on the lumps it would serve.
 pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
     let mut out = salvage(&check.salvage);
-    line(
+    line!(
         &mut out,
         "checked",
-        format_args!(
-            "{} verified, {} without a checksum, {} damaged",
-            counted(check.verified_lumps, "lump"),
-            check.unverified_lumps,
-            check.damaged_lumps
-        ),
+        "{} verified, {} without a checksum, {} damaged",
+        counted(check.verified_lumps, "lump"),
+        check.unverified_lumps,
+        check.damaged_lumps
     );
     for why in check.damage.iter().take(FINDINGS_SHOWN) {
         line(&mut out, "damaged", why);
@@ -127,60 +126,58 @@ pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
 
 fn target(out: &mut String, report: &InspectReport) {
     let target = &report.target;
-    line(
+    line!(
         out,
         "target",
-        format_args!(
-            "{} ({}, {} bytes, I/O in units of {}{})",
-            target.path.display(),
-            target.kind,
-            target.size_bytes,
-            target.unit_bytes,
-            if target.direct_io {
-                ""
-            } else {
-                ", through the page cache"
-            },
-        ),
+        "{} ({}, {} bytes, I/O in units of {}{})",
+        target.path.display(),
+        target.kind,
+        target.size_bytes,
+        target.unit_bytes,
+        if target.direct_io {
+            ""
+        } else {
+            ", through the page cache"
+        }
     );
     if let Some(minfs) = &report.minfs {
         let name = minfs.file_name.as_deref().unwrap_or("?");
-        line(out, "minfs", format_args!("file {name:?}"));
+        line!(out, "minfs", "file {name:?}");
     }
     let Some(image) = &report.image else {
         return line(out, "image", "unusable header");
     };
-    line(
+    line!(
         out,
         "image",
-        format_args!(
-            "lusf {}, {}, blocks of {} bytes, from byte {} to {}",
-            image.version, image.uuid, image.block_size, image.base_offset, image.end_offset
-        ),
+        "lusf {}, {}, blocks of {} bytes, from byte {} to {}",
+        image.version,
+        image.uuid,
+        image.block_size,
+        image.base_offset,
+        image.end_offset
     );
-    line(
+    line!(
         out,
         "regions",
-        format_args!(
-            "journal {}, data {} from byte {}; largest lump {}",
-            bytes(image.journal_region_bytes),
-            bytes(image.data_region_bytes),
-            image.data_offset,
-            bytes(image.max_lump_bytes)
-        ),
+        "journal {}, data {} from byte {}; largest lump {}",
+        bytes(image.journal_region_bytes),
+        bytes(image.data_region_bytes),
+        image.data_offset,
+        bytes(image.max_lump_bytes)
     );
 }
 
 /// The end of the journal.
 fn seal(out: &mut String, journal: &JournalInfo) {
     match &journal.seal {
-        Some(seal) => line(
+        Some(seal) => line!(
             out,
             "seal",
-            format_args!(
-                "epoch {}, log end {}, foreign before {}",
-                seal.epoch, seal.log_end, seal.foreign_end
-            ),
+            "epoch {}, log end {}, foreign before {}",
+            seal.epoch,
+            seal.log_end,
+            seal.foreign_end
         ),
         None => line(
             out,
@@ -189,11 +186,7 @@ fn seal(out: &mut String, journal: &JournalInfo) {
         ),
     }
     if let Some(outcome) = journal.unsettled {
-        line(
-            out,
-            "last batch",
-            format_args!("{outcome}, as opening will find it"),
-        );
+        line!(out, "last batch", "{outcome}, as opening will find it");
     }
 }
 
@@ -204,67 +197,59 @@ fn journal(out: &mut String, report: &InspectReport) {
     let tail = journal
         .tail
         .map_or_else(|| "not reached".to_owned(), |tail| tail.to_string());
-    line(
+    line!(
         out,
         "journal",
-        format_args!(
-            "ring of {}, head {}, tail {tail}, {} used ({} %): {} live, {} garbage",
-            bytes(journal.ring_bytes),
-            journal.head,
-            bytes(journal.used_bytes),
-            percent(journal.used_bytes, journal.ring_bytes),
-            bytes(journal.live_bytes),
-            bytes(journal.garbage_bytes),
-        ),
+        "ring of {}, head {}, tail {tail}, {} used ({} %): {} live, {} garbage",
+        bytes(journal.ring_bytes),
+        journal.head,
+        bytes(journal.used_bytes),
+        percent(journal.used_bytes, journal.ring_bytes),
+        bytes(journal.live_bytes),
+        bytes(journal.garbage_bytes)
     );
     seal(out, journal);
     for checkpoint in &report.checkpoints {
-        line(
+        line!(
             out,
             "checkpoint",
-            format_args!(
-                "number {} at byte {}, {}, log {} to {}{}",
-                checkpoint.sequence,
-                checkpoint.offset,
-                counted(checkpoint.lumps, "lump"),
-                checkpoint.log_begin,
-                checkpoint.log_end,
-                if checkpoint.of_this_epoch {
-                    ""
-                } else {
-                    ", of another epoch"
-                },
-            ),
+            "number {} at byte {}, {}, log {} to {}{}",
+            checkpoint.sequence,
+            checkpoint.offset,
+            counted(checkpoint.lumps, "lump"),
+            checkpoint.log_begin,
+            checkpoint.log_end,
+            if checkpoint.of_this_epoch {
+                ""
+            } else {
+                ", of another epoch"
+            }
         );
     }
     let records = &journal.records;
-    line(
+    line!(
         out,
         "records",
-        format_args!(
-            "{}: {} put, {} embed, {} delete, {} delete range, {} without effect",
-            records.total(),
-            records.put,
-            records.embed,
-            records.delete,
-            records.delete_range,
-            records.no_op
-        ),
+        "{}: {} put, {} embed, {} delete, {} delete range, {} without effect",
+        records.total(),
+        records.put,
+        records.embed,
+        records.delete,
+        records.delete_range,
+        records.no_op
     );
 }
 
 fn space(out: &mut String, report: &InspectReport) {
     if let Some(lumps) = &report.lumps {
-        line(
+        line!(
             out,
             "lumps",
-            format_args!(
-                "{} ({} in the data region, {} embedded), {} on disk",
-                lumps.count,
-                lumps.in_data,
-                lumps.embedded,
-                bytes(lumps.stored_bytes)
-            ),
+            "{} ({} in the data region, {} embedded), {} on disk",
+            lumps.count,
+            lumps.in_data,
+            lumps.embedded,
+            bytes(lumps.stored_bytes)
         );
         classes(out, "lumps", &lumps.sizes);
         for lump in &lumps.largest {
@@ -272,16 +257,14 @@ fn space(out: &mut String, report: &InspectReport) {
         }
     }
     if let Some(free) = &report.free {
-        line(
+        line!(
             out,
             "free",
-            format_args!(
-                "{} in {}, the largest {}; fragmentation {:.4}",
-                bytes(free.bytes),
-                counted(free.extents, "extent"),
-                bytes(free.largest_bytes),
-                free.fragmentation
-            ),
+            "{} in {}, the largest {}; fragmentation {:.4}",
+            bytes(free.bytes),
+            counted(free.extents, "extent"),
+            bytes(free.largest_bytes),
+            free.fragmentation
         );
         classes(out, "extents", &free.sizes);
     }
@@ -320,21 +303,16 @@ fn findings(out: &mut String, findings: &Findings) {
 
 /// The result of a check.
 pub(super) fn checked(report: &CheckReport) -> String {
-    let mut out = String::new();
-    target(&mut out, &report.inspect);
-    journal(&mut out, &report.inspect);
-    space(&mut out, &report.inspect);
-    line(
+    let mut out = inspected(&report.inspect);
+    line!(
         &mut out,
         "checked",
-        format_args!(
-            "{} verified, {} without checksum, {} damaged; {} read in {} ms",
-            report.verified_lumps,
-            report.unverified_lumps,
-            report.damaged_lumps,
-            bytes(report.read_bytes),
-            report.elapsed_ns / 1_000_000
-        ),
+        "{} verified, {} without checksum, {} damaged; {} read in {} ms",
+        report.verified_lumps,
+        report.unverified_lumps,
+        report.damaged_lumps,
+        bytes(report.read_bytes),
+        report.elapsed_ns / 1_000_000
     );
     findings(&mut out, &report.findings);
     line(

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use crate::client::{Connection, Form};
 use crate::error::Exit;
-use crate::output::{COLUMNS, Table, complain, escaped, indented, print, print_json, table, width};
+use crate::output::{
+    self, COLUMNS, Table, complain, escaped, indented, print, print_json, table, width,
+};
 
 /// `lumpscope stores`.
 #[derive(Args)]
@@ -182,8 +184,7 @@ pub(crate) async fn stat(connection: Connection, args: StatArgs) -> Result<ExitC
 
 fn facts(reply: &v1::DescribeStoreResponse) -> Table {
     let info = reply.info.clone().unwrap_or_default();
-    let mut facts = table(&["store", &info.name]);
-    for (what, value) in [
+    let rows = [
         ("state", state_text(&info)),
         ("path", info.path.clone()),
         ("layout", info.layout.clone()),
@@ -196,15 +197,12 @@ fn facts(reply: &v1::DescribeStoreResponse) -> Table {
         ("disk", reply.disk.clone()),
         ("durable by", reply.durability.clone()),
         ("lumps", reply.lumps.to_string()),
-    ] {
-        facts.add_row([what.to_owned(), value]);
-    }
-    facts
+    ];
+    output::facts(["store", &info.name], rows)
 }
 
 fn space(usage: &v1::UsageResponse) -> Table {
-    let mut space = table(&["space", "value"]);
-    for (what, value) in [
+    let rows = [
         ("lumps in the range", usage.lumps),
         ("bytes of the lumps in the range", usage.stored_bytes),
         ("data region, bytes used", usage.data_used_bytes),
@@ -215,18 +213,17 @@ fn space(usage: &v1::UsageResponse) -> Table {
             "largest lump that fits now, bytes",
             usage.largest_free_bytes,
         ),
-    ] {
-        space.add_row([what.to_owned(), value.to_string()]);
-    }
+    ];
+    let rows = rows.map(|(what, value)| (what, value.to_string()));
+    let mut space = output::facts(["space", "value"], rows);
     space.right(1);
     space
 }
 
 fn numbers(reply: &v1::DescribeStoreResponse) -> Table {
-    let mut list = table(&["counter", "value"]);
-    for (name, value) in std::collections::BTreeMap::from_iter(&reply.numbers) {
-        list.add_row([name.clone(), value.to_string()]);
-    }
+    let rows = std::collections::BTreeMap::from_iter(&reply.numbers).into_iter();
+    let rows = rows.map(|(name, value)| (name.as_str(), value.to_string()));
+    let mut list = output::facts(["counter", "value"], rows);
     list.right(1);
     list
 }

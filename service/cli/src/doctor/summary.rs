@@ -1,6 +1,7 @@
 //! The findings in at most ten lines: what works, what does not, and the one thing to do next.
 
 use lumpscope_observer::{Finding, Level};
+use lumpscope_units::columns::words;
 
 /// Columns before the text of a line.
 const INDENT: usize = 10;
@@ -55,26 +56,12 @@ fn line(word: &str, topics: &[&str], width: usize) -> String {
 
 /// A text in lines, cut where it would need too many.
 fn wrapped(word: &str, text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![format!("{word:INDENT$}")];
-    let mut words = 0;
-    for part in text.split_whitespace() {
-        let room = lines.last().map_or(0, String::len) + 1 + part.len() <= width;
-        if words > 0 && !room {
-            lines.push(" ".repeat(INDENT));
-            words = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            let space = if words > 0 { " " } else { "" };
-            line.push_str(space);
-            line.push_str(part);
-        }
-        words += 1;
-    }
+    let lines = words(text, width - INDENT).into_iter().enumerate();
+    let line = |(at, line)| format!("{:INDENT$}{line}", if at == 0 { word } else { "" });
+    let mut lines: Vec<String> = lines.map(line).collect();
     if lines.len() > REMEDY {
         lines.truncate(REMEDY);
-        if let Some(line) = lines.last_mut() {
-            line.push_str(" ...");
-        }
+        lines[REMEDY - 1].push_str(" ...");
     }
     lines
 }

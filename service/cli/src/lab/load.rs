@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use lumpscope_client::{Client, LumpId, v1};
+use lumpscope_lab::load::Pace;
 use lumpscope_lab::load::mix::{self, Mix, MixClient, MixCounts, Verb};
 use lumpscope_lab::load::target::{Refusal, service};
-use lumpscope_lab::load::{Latency, Pace};
-use lumpscope_units::{Size, human};
+use lumpscope_units::Size;
 use serde_json::{Value, json};
 
 use crate::client::{Connection, Form};
@@ -130,7 +130,7 @@ pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCo
     let mut printed = Ok(());
     let (counts, ended) = mix::run(clients, &mix, |second| {
         if !args.form.json && printed.is_ok() {
-            printed = print(&format!("{}; {}", words(second), latency(second)));
+            printed = print(&format!("{second}; {}", second.latency()));
         }
     })
     .await;
@@ -176,45 +176,6 @@ async fn clear(args: &LoadArgs, client: &Client, stores: &[String]) -> bool {
     cleared
 }
 
-/// `12 puts, 10 gets, 1 delete, 22 MiB`, and what went wrong.
-fn words(counts: &MixCounts) -> String {
-    let of = |verb| counts.of(verb).requests;
-    let all = counts.all();
-    let mut words = format!(
-        "{}, {}, {}, {}",
-        human::counted(of(Verb::Put), "put"),
-        human::counted(of(Verb::Get), "get"),
-        human::counted(of(Verb::Delete), "delete"),
-        human::bytes(all.bytes)
-    );
-    for (count, what) in [
-        (all.errors, "failed"),
-        (counts.wrong, "returned wrong bytes"),
-    ] {
-        if count > 0 {
-            words += &format!(", {count} {what}");
-        }
-    }
-    words
-}
-
-/// Latencies of each kind of request that there was.
-fn latency(counts: &MixCounts) -> String {
-    let some = Verb::ALL.map(|verb| (verb, counts.of(verb)));
-    let some = some.iter().filter(|(_, measured)| measured.requests > 0);
-    let lines = some.map(|(verb, measured)| {
-        let Latency {
-            p50_ns,
-            p99_ns,
-            max_ns,
-            ..
-        } = measured.latency;
-        let [p50, p99, max] = [p50_ns, p99_ns, max_ns].map(human::duration_ns);
-        format!("{} p50 {p50}, p99 {p99}, max {max}", verb.name())
-    });
-    lines.collect::<Vec<_>>().join("; ")
-}
-
 fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) -> Result<()> {
     let json = || {
         let all = counts.all();
@@ -227,8 +188,8 @@ fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) -> Result<()> {
             "failed": all.errors, "wrong": counts.wrong, "seconds": seconds, "latency": latency})
     };
     let text = || {
-        let latency = latency(counts).replace("; ", "\n");
-        format!("{} in {seconds:.1} s\n{latency}", words(counts))
+        let latency = counts.latency().replace("; ", "\n");
+        format!("{counts} in {seconds:.1} s\n{latency}")
     };
     args.form.say(json, text)
 }

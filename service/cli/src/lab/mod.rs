@@ -4,7 +4,6 @@
 mod bench;
 mod load;
 mod platter;
-mod service;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +19,7 @@ pub(crate) enum LabCommand {
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
     /// Serve stores (raw, ext4, xfs) on loop devices that vanish at the end
-    Lab(service::LabArgs),
+    Lab(Box<lumpscope_lab::lab_service::LabArgs>),
     /// Show the disk requests of any program, by file and by kind
     Watch(Box<lumpscope_lab::watch::WatchArgs>),
     /// Put, get and delete lumps until Ctrl-C, to give a service some load
@@ -36,11 +35,11 @@ pub(crate) enum LabCommand {
 pub(crate) fn run(connection: Connection, command: LabCommand) -> Result<ExitCode> {
     match command {
         LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, program()?)),
-        LabCommand::Lab(args) => in_one_line(service::run(args, &program()?)),
+        LabCommand::Lab(args) => in_one_line(lumpscope_lab::lab_service::run(&args, &program()?)),
         LabCommand::Watch(args) => in_one_line(lumpscope_lab::watch::run(&args)),
         LabCommand::Load(args) => crate::block_on_live(load::run(connection, args)),
         LabCommand::Platter(command) => platter::run(command),
-        LabCommand::Bench(command) => in_one_line(bench::run(command)),
+        LabCommand::Bench(command) => in_one_line(bench::run(&connection, command)),
     }
 }
 

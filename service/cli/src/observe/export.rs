@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::replay;
 use super::trace::{FilterArgs, fits};
-use crate::output::{complain, escaped, plain, print_as_is};
+use crate::output::{complain, escaped, escaped_json, print_as_is};
 
 /// Most block requests of an export, which are ordered in memory: about 2 GiB.
 const MOST: usize = 4 << 20;
@@ -136,9 +136,13 @@ fn ids(block: &v1::BlockLine) -> String {
     ids.join(" ")
 }
 
-/// A field of CSV: in quotes where it needs them, and in one line.
+/// A field of CSV: in quotes where it needs them, in one line, and never a formula of a spreadsheet.
 fn quoted(text: &str) -> String {
-    let text = escaped(text);
+    let text = match text.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    };
+    let text = escaped(&text);
     if text.contains([',', '"']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }
@@ -180,6 +184,16 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
     out
 }
 
+/// Path of a disk for fio, which writes to it: a name cannot lead out of /dev, nor into a further field.
+fn path(disk: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-!".contains(c);
+    let name = disk.replace(|c| !is_name(c), "_");
+    match name.starts_with('.') {
+        true => format!("/dev/_{name}"),
+        false => format!("/dev/{name}"),
+    }
+}
+
 /// In the order in which they were made. What fio has no word for is left out.
 fn fio(blocks: &[v1::BlockLine]) -> String {
     let begin = first(blocks);
@@ -193,20 +207,20 @@ fn fio(blocks: &[v1::BlockLine]) -> String {
         };
         let at = times(block)[0].saturating_sub(begin);
         let (offset, length) = bytes(block);
-        let file = escaped(disk(block));
-        let line = format!("{} /dev/{file} {action} {offset} {length}\n", at / 1000);
+        let file = path(disk(block));
+        let line = format!("{} {file} {action} {offset} {length}\n", at / 1000);
         lines.push((at, line));
     }
     lines.sort_by_key(|(at, _)| *at);
     let files = disks_of(blocks);
     let end = lines.last().map_or(0, |(at, _)| at / 1000);
     let mut out = "fio version 3 iolog\n".to_owned();
-    for file in files.iter().map(|file| escaped(file)) {
-        let _ = write!(out, "0 /dev/{file} add\n0 /dev/{file} open\n");
+    for file in files.iter().map(|file| path(file)) {
+        let _ = write!(out, "0 {file} add\n0 {file} open\n");
     }
     out.extend(lines.into_iter().map(|(_, line)| line));
-    for file in files.iter().map(|file| escaped(file)) {
-        let _ = writeln!(out, "{end} /dev/{file} close");
+    for file in files.iter().map(|file| path(file)) {
+        let _ = writeln!(out, "{end} {file} close");
     }
     out
 }
@@ -244,7 +258,7 @@ fn blkparse(blocks: &[v1::BlockLine], disks: &Disks) -> String {
         let last = match action {
             "C" if block.failed => "-5".to_owned(),
             "C" => "0".to_owned(),
-            _ => block.process.replace(char::is_control, "?"),
+            _ => escaped(&block.process).into_owned(),
         };
         let (cpu, pid, sector, sectors) = (0, block.pid, block.sector, block.sectors);
         let _ = writeln!(
@@ -302,7 +316,7 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             }
         }
     }
-    plain(&json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string()) + "\n"
+    escaped_json(&json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string()) + "\n"
 }
 
 #[expect(
@@ -354,6 +368,19 @@ mod tests {
             lines[1],
             "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,,,"
         );
+    }
+
+    #[test]
+    fn no_name_is_a_formula_or_a_path() {
+        for formula in ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)"] {
+            let mut block = block("write", 1_000_020_000, 16);
+            block.process = formula.to_owned();
+            let text = text(Format::Csv, &[block], &Disks::new());
+            assert!(text.contains(&format!(",'{formula},")), "{text}");
+        }
+        assert_eq!(path("cciss!c0d0"), "/dev/cciss!c0d0");
+        assert_eq!(path("../etc/passwd"), "/dev/_.._etc_passwd");
+        assert_eq!(path("sda write 0 9"), "/dev/sda_write_0_9");
     }
 
     #[test]

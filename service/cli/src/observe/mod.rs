@@ -4,7 +4,7 @@ pub(super) mod explain;
 pub(super) mod export;
 pub(super) mod live;
 pub(super) mod record;
-mod replay;
+pub(super) mod replay;
 pub(super) mod top;
 pub(super) mod trace;
 mod units;

@@ -53,20 +53,17 @@ pub(crate) async fn run(connection: Connection, args: RecordArgs) -> Result<Exit
     let mut left: Option<u32> = None;
     while left != Some(0) {
         let reply = tokio::select! {
-            reply = live.next() => reply?,
-            () = ending.cancelled(), if left.is_none() => {
-                over.as_mut().reset(Instant::now() + LAST_WAIT);
-                left = Some(LAST_REPLIES);
-                continue;
-            }
-            () = &mut over => {
-                if left.is_some() {
-                    break;
-                }
-                over.as_mut().reset(Instant::now() + LAST_WAIT);
-                left = Some(LAST_REPLIES);
-                continue;
-            }
+            reply = live.next() => Some(reply?),
+            () = ending.cancelled(), if left.is_none() => None,
+            () = &mut over => match left {
+                Some(_) => break,
+                None => None,
+            },
+        };
+        let Some(reply) = reply else {
+            over.as_mut().reset(Instant::now() + LAST_WAIT);
+            left = Some(LAST_REPLIES);
+            continue;
         };
         left = left.map(|left| left - 1);
         let Some(reply) = reply else {

@@ -183,7 +183,7 @@ fn columns(did: [&str; 8], whom: [&str; 3], width: usize) -> String {
     match width {
         COLUMNS => {
             let lines = trimmed(&format!("{did}\n{:16}{whom}", ""));
-            fitted(&lines).trim_end().to_owned()
+            fitted(&lines, COLUMNS).trim_end().to_owned()
         }
         _ => format!("{did}  {whom}").trim_end().to_owned(),
     }
@@ -250,7 +250,10 @@ fn line(b: &v1::BlockLine, width: usize) -> String {
     );
     match cgroup {
         Some(cgroup) if width == COLUMNS => {
-            format!("{shown}\n{}", fitted(&format!("{:<16}in {cgroup}", "")))
+            format!(
+                "{shown}\n{}",
+                fitted(&format!("{:<16}in {cgroup}", ""), COLUMNS)
+            )
         }
         _ => shown,
     }

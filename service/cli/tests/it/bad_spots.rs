@@ -39,7 +39,13 @@ impl Disk {
     fn spoil(&self, places: &[String]) {
         ends(
             0,
-            &["platter", "bad-spots", text(&self.0), &places.join(",")],
+            &[
+                "platter",
+                "status",
+                text(&self.0),
+                "--bad-spots",
+                &places.join(","),
+            ],
         );
     }
 

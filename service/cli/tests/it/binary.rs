@@ -138,7 +138,9 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     );
     let part = ["get", "disk", "abd", "--offset", "8", "--length", "3"];
     assert_eq!(service.run(&part).stdout, b"a p");
-    assert!(good(&service.run(&["head", "disk", "abd"])).contains("14 bytes in the journal"));
+    assert!(
+        good(&service.run(&["get", "disk", "abd", "--head"])).contains("14 bytes in the journal")
+    );
     let list = good(&service.run(&["list", "disk"]));
     assert_eq!(list.lines().count(), 2, "{list}");
     assert!(good(&service.run(&["stat", "disk"])).contains("lumps in the range"));
@@ -162,7 +164,7 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     assert!(std::fs::read(&out).unwrap() == bytes);
     assert_eq!(good(&service.run(&["delete", "disk", "abc"])), "deleted\n");
     assert!(good(&service.run(&["delete", "disk", "abc"])).contains("no such lump"));
-    let said = good(&service.run(&["delete-range", "disk", "0", "ffff"]));
+    let said = good(&service.run(&["delete", "disk", "--start", "0", "--end", "ffff"]));
     assert_eq!(said, "deleted 1 lump\n");
     assert!(service.terminate().success());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::*;
-use crate::process::{PROGRAM, Process};
+use crate::process::{PROGRAM, Process, program};
 use clap::{CommandFactory as _, Parser};
 use lumpscope_server::config::document::{self, NOT_KEYS};
 use lumpscope_server::config::{ServeArgs, ServeConfig};
@@ -210,7 +210,7 @@ fn the_example_shows_every_key_with_its_default() {
 
 fn check(arguments: &[&str]) -> Output {
     let all = [&["serve", "--check-config"], arguments].concat();
-    Command::new(PROGRAM).args(all).output().unwrap()
+    program().args(all).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -322,11 +322,76 @@ fn every_problem_is_told_in_a_line_of_its_own() {
     );
 }
 
+/// Arguments, variables and keys that cannot be read are problems like others, and nothing that follows
+/// from them is one more.
 #[test]
-fn a_file_that_cannot_be_parsed_is_one_problem() {
+fn what_cannot_be_read_is_told_with_everything_else() {
     let dir = folder();
     let config = dir.path().join("wrong.toml");
-    std::fs::write(&config, "store = [\"a=/x\"]\nquue = 1\n").unwrap();
+    let text = "store = 7\nqueue-limit = \"many\"\nquue-depth = 1\nbuffer-budget = \"1M\"\n\
+                tls-cert = 1\ntls-key = \"/nowhere/key\"\nlisten = \"0.0.0.0:1\"\n";
+    std::fs::write(&config, text).unwrap();
+    let output = program()
+        .args([
+            "serve",
+            "--check-config",
+            "--queue-depth",
+            "x",
+            "--no-such=1",
+        ])
+        .args(["--frame-size=1X", "--config", config.to_str().unwrap()])
+        .env("LUMPSCOPE_MAX_STREAMS", "y")
+        .env("LUMPSCOPE_QUEUE_DEPHT", "7")
+        // As Kubernetes and Docker tell of a service with this name.
+        .env("LUMPSCOPE_SERVICE_HOST", "10.0.0.1")
+        .env("LUMPSCOPE_PORT", "tcp://10.0.0.1:50051")
+        .env("LUMPSCOPE_PORT_50051_TCP_ADDR", "10.0.0.1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let text = String::from_utf8(output.stderr).unwrap();
+    let found: Vec<&str> = text.lines().collect();
+    for words in [
+        ["--queue-depth", "'x'"],
+        ["--no-such", "unexpected"],
+        ["--frame-size", "1X"],
+        ["LUMPSCOPE_MAX_STREAMS", "'y'"],
+        ["LUMPSCOPE_QUEUE_DEPHT", "no setting"],
+        ["wrong.toml, line 1:", ""],
+        ["wrong.toml, line 2:", ""],
+        ["wrong.toml, line 3:", "quue-depth"],
+        ["wrong.toml, line 5:", ""],
+        ["buffer-budget", "256M"],
+    ] {
+        let fits = |line: &&&str| words.iter().all(|word| line.contains(word));
+        assert_eq!(found.iter().filter(fits).count(), 1, "{words:?} in {text}");
+    }
+    assert_eq!(found.len(), 10, "{text}");
+}
+
+/// A value that follows from a wrong one was written by nobody.
+#[test]
+fn what_nobody_wrote_is_no_problem() {
+    let dir = folder();
+    let store = store_file(dir.path(), "a", 16 << 20, 4096, 0.05);
+    let spec = format!("a={}", store.display());
+    for (wrong, only) in [
+        (["--buffer-budget", "0"], "buffer-budget: 0 is"),
+        (["--queue-limit", "0"], "queue-limit: 0 is"),
+        (["--put-memory", "900M"], "put-memory: 900M is"),
+    ] {
+        let output = check(&[&["--store", &spec][..], &wrong].concat());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().count(), 1, "{wrong:?}: {text}");
+        assert!(text.contains(only), "{wrong:?}: {text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_one_problem() {
+    let dir = folder();
+    let config = dir.path().join("wrong.toml");
+    std::fs::write(&config, "store = [\"a=/x\"]\nlisten = \n").unwrap();
     let output = check(&["--config", config.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::common::folder;
-use crate::process::{PROGRAM, Process};
+use crate::process::{Process, program};
 
 /// A recording of a service on an ext4.
 pub(crate) const RECORDING: &str = concat!(
@@ -79,7 +79,7 @@ pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
     let lines: &[&[&str]] = &[
         &["put", "hdd", "1", &a],
         &["put", "hdd", most, &a],
-        &["head", "hdd", "1"],
+        &["get", "hdd", "1", "--head"],
         &["list", "hdd"],
         #[cfg(feature = "lab")]
         &[
@@ -93,7 +93,7 @@ pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
             "--keep",
         ],
         &["delete", "hdd", "1", "2"],
-        &["delete-range", "hdd", "5", "9"],
+        &["delete", "hdd", "--start", "5", "--end", "9"],
         &["stores"],
         &["stat", "hdd"],
         &["health", "hdd"],
@@ -104,8 +104,7 @@ pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
         &["evacuate", "hdd", "more"],
         &["admin", "service"],
         &["admin", "observer"],
-        &["admin", "events"],
-        &["admin", "reload"],
+        &["admin", "service", "--reload"],
         &["admin", "remove-store", "more"],
         &["admin", "add-store", "more", &second],
         &["admin", "scrub", "hdd", "--start", "--rate", "64M"],
@@ -150,9 +149,68 @@ pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
         #[cfg(feature = "lab")]
         &["platter", "status"],
         #[cfg(feature = "lab")]
-        &["bench", "commands", "rand1", "--summary"],
+        &["bench", "run", "rand1", "--print", "summary"],
+        #[cfg(feature = "lab")]
+        &["bench", "orders", "--requests", "50", "--rounds", "2"],
     ];
     lines.iter().map(|line| words(line)).collect()
+}
+
+/// Commands that ask for root, tools or much time, or whose output is no text: other tests run them.
+const ELSEWHERE: [&str; 13] = [
+    "completions",
+    "compare",
+    "lab",
+    "watch",
+    "platter attach",
+    "platter detach",
+    "platter check",
+    "bench engine",
+    "bench grpc",
+    "bench observe",
+    "bench seeds",
+    "bench peers",
+    "serve",
+];
+
+/// No command is forgotten here: the manual has a page for each.
+#[test]
+fn every_command_is_run() {
+    let dir = folder();
+    files(dir.path());
+    let pages = dir.path().join("pages");
+    let made = run("", &words(&["man", path(&pages)]));
+    assert!(made.status.success(), "{made:?}");
+    let pages = std::fs::read_dir(&pages).unwrap();
+    let mut pages: Vec<String> = pages
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .filter_map(|page| {
+            Some(
+                page.strip_prefix("lumpscope-")?
+                    .strip_suffix(".1")?
+                    .to_owned(),
+            )
+        })
+        .collect();
+    pages.sort();
+    let lines: Vec<Vec<String>> = [online(dir.path()), offline(dir.path())].concat();
+    let lines: Vec<String> = lines.iter().map(|line| line.join("-")).collect();
+    let is_group = |page: &String| {
+        pages
+            .iter()
+            .any(|other| other.starts_with(&format!("{page}-")))
+    };
+    let is_elsewhere = |page: &String| ELSEWHERE.iter().any(|name| name.replace(' ', "-") == *page);
+    let is_run = |page: &String| {
+        let runs = |line: &String| line == page || line.starts_with(&format!("{page}-"));
+        lines.iter().any(runs)
+    };
+    assert!(pages.len() > 30, "{pages:?}");
+    let forgotten = pages
+        .iter()
+        .filter(|page| !is_group(page) && !is_elsewhere(page));
+    let forgotten: Vec<&String> = forgotten.filter(|page| !is_run(page)).collect();
+    assert!(forgotten.is_empty(), "{forgotten:?}");
 }
 
 fn path(path: &Path) -> &str {
@@ -165,7 +223,7 @@ pub(crate) fn words(line: &[&str]) -> Vec<String> {
 
 /// The command, as a client of this service.
 pub(crate) fn command(server: &str, arguments: &[String]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = program();
     command
         .args(arguments)
         .env("LUMPSCOPE_SERVER", server)

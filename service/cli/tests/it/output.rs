@@ -3,6 +3,8 @@
 use std::process::{Output, Stdio};
 
 use crate::every::{RECORDING, Scene, command, words};
+#[cfg(feature = "lab")]
+use lumpscope_needs::{Need, alone};
 
 /// Commands for which a test needs no service and no store.
 fn more() -> Vec<Vec<String>> {
@@ -79,6 +81,44 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     }
 }
 
+/// The laboratory has one frame: what holds for these holds for the others.
+#[cfg(feature = "lab")]
+#[test]
+fn results_of_the_lab_that_cannot_be_written_are_errors() {
+    let needs = [Need::LoopDevices, Need::Tool("mkfs.xfs")];
+    let Some(_alone) = alone(&needs) else {
+        return;
+    };
+    let dir = crate::common::folder();
+    let file = dir.path().join("a");
+    let of = file.display().to_string();
+    let lines: [&[&str]; 4] = [
+        &["bench", "run", "rand1", "--scale", "0.0005"],
+        &[
+            "bench",
+            "seeds",
+            "diskbenchi",
+            "--count",
+            "8",
+            "--rounds",
+            "1",
+        ],
+        &["compare", "--scale", "0.0005", "--block-size", "512"],
+        &["bench", "seeds", "diskbenchi", "--count", "1", "--of", &of],
+    ];
+    for line in lines {
+        cannot_write("", &words(line));
+        let _ = std::fs::remove_file(&file);
+        ends_quietly("", &words(line));
+        let _ = std::fs::remove_file(&file);
+    }
+    // Steps that nobody can read stop nothing.
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let line = words(&["bench", "run", "rand1", "--scale", "0.0005"]);
+    let ended = command("", &line).stderr(full.unwrap()).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
+
 /// Every exit code has one meaning, which the help tells.
 #[test]
 fn an_exit_code_means_the_same_in_every_command() {
@@ -129,6 +169,13 @@ fn an_old_name_tells_the_new_one() {
             "lumpscope admin scrub STORE --stop",
         ),
         (&["trace", "--export", "csv"], "lumpscope export FILE"),
+        (
+            &["delete-range", "hdd", "0", "9"],
+            "lumpscope delete STORE --start",
+        ),
+        (&["head", "hdd", "1"], "lumpscope get STORE ID --head"),
+        (&["admin", "events"], "lumpscope admin observer"),
+        (&["admin", "reload"], "lumpscope admin service --reload"),
         (&["check", "a", "--records"], "lumpscope check --journal"),
     ] {
         let ended = crate::every::run("", &words(old));

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{folder, store_file};
-use crate::process::{PROGRAM, Process};
+use crate::process::{PROGRAM, Process, program_at};
 use lumpscope_needs::{Need, available, find_tool};
 use rustix::process::Signal;
 
@@ -73,7 +73,7 @@ fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf
     std::fs::write(settings, named).unwrap();
     let config = ["--config", text(settings)];
     good(
-        Command::new(program)
+        program_at(program)
             .arg("serve")
             .args(config)
             .arg("--check-config"),

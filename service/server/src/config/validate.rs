@@ -72,16 +72,18 @@ impl ServeConfig {
     /// Every problem but those of the stores.
     pub(super) fn check_values(&mut self) -> Vec<ServerError> {
         let mut problems = Problems::default();
-        self.fill();
+        self.drop_empty();
         self.check_addresses(&mut problems);
         self.check_urls(&mut problems);
         self.check_domains(&mut problems);
         self.check_numbers(&mut problems);
         self.check_sizes(&mut problems);
+        self.fill();
         problems.0
     }
 
-    /// Settles everything that follows from other values.
+    /// Settles everything that follows from other values, after the checks: what nobody wrote is no
+    /// problem.
     fn fill(&mut self) {
         self.put_memory = Some(self.put_memory());
         self.get_memory = Some(self.get_memory());
@@ -89,7 +91,10 @@ impl ServeConfig {
         // Numbers of a TOML file have 63 bits.
         self.overload_threshold = Some(self.overload_threshold().min(usize::MAX >> 1));
         self.checkpoint_records = self.checkpoint_records.min(u64::MAX >> 1);
-        // A variable that is set to nothing sets nothing.
+    }
+
+    /// A variable that is set to nothing sets nothing.
+    fn drop_empty(&mut self) {
         self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
             &mut self.s3_store,
@@ -232,7 +237,14 @@ impl ServeConfig {
     }
 
     fn check_sizes(&self, problems: &mut Problems) {
-        let (put, get, budget) = (self.put_memory(), self.get_memory(), self.buffer_budget);
+        let budget = self.buffer_budget;
+        let given = [
+            ("put-memory", self.put_memory, 1 << 20, 1 << 40),
+            ("get-memory", self.get_memory, 1 << 20, 1 << 40),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(key, size, least, most)| Some((key, size?, least, most)));
         for (key, size, least, most) in [
             ("max-header-bytes", self.max_header_bytes, 1 << 10, 1 << 20),
             ("stream-window", self.stream_window, 64 << 10, 1 << 30),
@@ -253,17 +265,22 @@ impl ServeConfig {
             ("s3-max-body", self.s3_max_body, 1 << 20, 5 << 30),
             // A lump of the largest size must fit.
             ("buffer-budget", budget, 256 << 20, 1 << 40),
-            ("put-memory", put, 1 << 20, 1 << 40),
-            ("get-memory", get, 1 << 20, 1 << 40),
-        ] {
+        ]
+        .into_iter()
+        .chain(given)
+        {
             let want = format!("{} to {}", Size(least), Size(most));
             problems.within((least..=most).contains(&size.0), key, size, want);
         }
         // A store must have room for what the service lets in: puts get three quarters of its buffers.
-        let want = "at most 3/4 of buffer-budget";
-        problems.within(put.0 <= budget.0 - budget.0 / 4, "put-memory", put, want);
-        let want = "at most buffer-budget less put-memory";
-        let good = get.0 <= budget.0.saturating_sub(put.0);
-        problems.within(good, "get-memory", get, want);
+        let most = budget.0 - budget.0 / 4;
+        if let Some(put) = self.put_memory.filter(|put| put.0 > most) {
+            problems.within(false, "put-memory", put, "at most 3/4 of buffer-budget");
+        }
+        let rest = budget.0.saturating_sub(self.put_memory().0);
+        if let Some(get) = self.get_memory.filter(|get| get.0 > rest) {
+            let want = "at most buffer-budget less put-memory";
+            problems.within(false, "get-memory", get, want);
+        }
     }
 }

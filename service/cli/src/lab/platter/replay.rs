@@ -1,14 +1,12 @@
 //! `lumpscope platter replay`: a recording on disks that it was not made on.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use lumpscope_observer::{BlockLine, Replay, ReplayError};
+use lumpscope_observer::BlockLine;
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing};
@@ -18,6 +16,7 @@ use lumpscope_units::human;
 use serde_json::json;
 
 use super::named_drive;
+use crate::observe::replay::take;
 use crate::output;
 
 /// `lumpscope platter replay`.
@@ -108,22 +107,11 @@ fn what_ifs(args: &ReplayArgs) -> Vec<WhatIf> {
 
 /// The block requests of one disk.
 fn read(path: &Path, wanted: Option<&str>) -> Result<(String, Trace)> {
-    let file = File::open(path).map_err(crate::error::file("read", path))?;
     let mut disks: BTreeMap<String, Vec<BlockLine>> = BTreeMap::new();
-    let done = Replay::new().read(BufReader::new(file), |line| {
+    take(path, |line| {
         disks.entry(line.device.clone()).or_default().push(line);
-    });
+    })?;
     let in_file = |why: String| anyhow!("{}: {why}", path.display());
-    match done {
-        Ok(()) => {}
-        Err(cut_off @ ReplayError::CutOff { .. }) => {
-            output::complain(&format!(
-                "lumpscope: incomplete: {}: {cut_off}",
-                path.display()
-            ));
-        }
-        Err(error) => return Err(in_file(error.to_string())),
-    }
     let names: Vec<&str> = disks.keys().map(String::as_str).collect();
     let device = match (wanted, &names[..]) {
         (Some(name), _) if disks.contains_key(name) => name.to_owned(),

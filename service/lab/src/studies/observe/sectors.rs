@@ -41,7 +41,7 @@ impl Sectors {
             if room {
                 memory.to_owned()
             } else {
-                bench.args.dir.clone().unwrap_or_else(default_dir)
+                bench.args.study.dir.clone().unwrap_or_else(default_dir)
             }
         });
         let options = LabOptions {

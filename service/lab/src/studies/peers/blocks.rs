@@ -29,6 +29,7 @@ use crate::process::{Interrupt, Server};
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::run::service::{S3Keys, start_grpc};
 use crate::studies::watch::{DiskView, DiskWatch, FILES, Row};
+use lumpscope_units::tell;
 
 /// Objects of each part.
 pub(super) const OBJECTS: u64 = 100;
@@ -205,7 +206,7 @@ impl Bench<'_> {
                 continue;
             }
             let size = human::bytes(self.size);
-            eprintln!("{}, objects of {size}", who.name());
+            tell(&format!("{}, objects of {size}", who.name()));
             let done = match self.missing(who) {
                 _ if !who.is_service() => Err(anyhow!(
                     "--blocks is for what keeps objects, as users run it"

@@ -52,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
     group = clap::ArgGroup::new("subject").args(["path", "pid", "command"]).required(true).multiple(true),
     after_help = "Needs root, for the probes. With COMMAND the result goes to standard error when COMMAND \
                   has ended and what it left in memory is written back; without, it goes to standard output \
-                  when the process ends or at Ctrl-C.\n\n\
+                  when the process ends or at Ctrl-C. The exit code is that of COMMAND.\n\n\
                   Examples:\n  lumpscope watch --path /srv/data -- sqlite3 /srv/data/app.db .dump\n  \
                   lumpscope watch --pid 4711 --for 30s"
 )]

@@ -1,6 +1,7 @@
-//! The result as text of at most 80 columns.
+//! The result as text.
 
-use lumpscope_units::{columns::fitted, escape::escaped, human};
+use lumpscope_units::escape::{escaped, escaped_lines};
+use lumpscope_units::{columns, human};
 
 use super::{DiskView, Row, WatchReport};
 use crate::experiment::text::table;
@@ -36,7 +37,9 @@ pub(super) fn text(report: &WatchReport, most: usize) -> String {
         out.push("Some files were not told apart: there are more than a million.".to_owned());
     }
     out.push(LEGEND.to_owned());
-    fitted(&out.join("\n")).trim_end().to_owned()
+    columns::fitted(&escaped_lines(&out.join("\n")), columns::width())
+        .trim_end()
+        .to_owned()
 }
 
 fn of_disk(disk: &DiskView, model: &str, most: usize) -> Vec<String> {
