@@ -386,15 +386,14 @@ impl Kind {
 #[must_use]
 pub fn markdown() -> String {
     let mut table =
-        String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
+        String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for metric in ALL {
         let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
         writeln!(
             table,
-            "| `{}` | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} |",
             metric.exposed(),
             metric.kind.word(),
-            metric.split_unit().1.unwrap_or(""),
             labels.join(", "),
             metric.help,
         )
