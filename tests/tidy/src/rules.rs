@@ -83,6 +83,43 @@ fn links_in_documents_resolve() {
     assert!(broken.is_empty(), "links that lead nowhere: {broken:#?}");
 }
 
+/// Words that a paragraph or an item of a list may have.
+const MOST_WORDS: usize = 90;
+
+/// Paragraphs and items of a Markdown text, without headings, tables and code.
+fn paragraphs(markdown: &str) -> Vec<String> {
+    let (mut found, mut code) = (vec![String::new()], false);
+    for line in markdown.lines() {
+        let fence = line.starts_with("```");
+        code ^= fence;
+        let apart = fence || code || line.is_empty() || line.starts_with(['#', '|', '<']);
+        let number = line.split_once(". ").map_or("", |(number, _)| number);
+        let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        if apart || digits || line.starts_with("- ") {
+            found.push(String::new());
+        }
+        if let (false, Some(last)) = (apart, found.last_mut()) {
+            last.push(' ');
+            last.push_str(line);
+        }
+    }
+    found
+}
+
+#[test]
+fn paragraphs_are_short() {
+    let mut long = Vec::new();
+    for path in files(&[".md"]) {
+        for paragraph in paragraphs(&text(&path)) {
+            let words = paragraph.split_whitespace().count();
+            if words > MOST_WORDS {
+                long.push(format!("{}: {words} words:{paragraph}", path.display()));
+            }
+        }
+    }
+    assert!(long.is_empty(), "more than {MOST_WORDS} words: {long:#?}");
+}
+
 #[test]
 fn every_bpftrace_script_has_an_example() {
     for path in files(&[".bt"]) {

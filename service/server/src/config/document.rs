@@ -34,8 +34,7 @@ pub fn settings() -> Vec<Setting> {
 /// All settings as rows of a table.
 #[must_use]
 pub fn markdown() -> String {
-    let mut table =
-        String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
+    let mut table = String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
     for setting in settings() {
         let key = match NOT_KEYS.contains(&setting.key.as_str()) {
             true => format!("`--{}`", setting.key),

@@ -385,8 +385,7 @@ impl Kind {
 /// The table of `METRICS.md`.
 #[must_use]
 pub fn markdown() -> String {
-    let mut table =
-        String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
+    let mut table = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for metric in ALL {
         let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
         writeln!(
