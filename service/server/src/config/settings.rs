@@ -185,8 +185,8 @@ pub struct ServeConfig {
     /// and a flush, records follow, and opening looks for puts without one
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
     pub commit: CommitArg,
-    /// Maximum number of I/Os in flight at a store's disk; without an arm, large gets also wait for
-    /// 4 MiB, puts for 8 MiB in flight
+    /// Maximum number of I/Os in flight at a store's disk; without an arm, large gets begin only below
+    /// 4 MiB, puts below 8 MiB in flight
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
     pub queue_depth: usize,
     /// Maximum number of requests waiting in a store; beyond it answers UNAVAILABLE
