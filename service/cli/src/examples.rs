@@ -8,14 +8,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "format",
         &[
-            "lumpscope format /dev/sdX",
+            "lumpscope format /dev/sdX --name fast",
             "lumpscope format /srv/lumps.lusf --capacity 64G",
         ],
     ),
     (
         "serve",
         &[
-            "lumpscope serve --store fast=/dev/sdX --store cold=/srv/lumps.lusf",
+            "lumpscope serve --store fast=/dev/disk/by-id/ID --store cold=/srv/lumps.lusf",
             "lumpscope serve --config /etc/lumpscope.toml --check-config",
         ],
     ),
@@ -103,6 +103,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "lumpscope grow /srv/lumps.lusf --capacity 128G",
         ],
     ),
+    ("rename", &["lumpscope rename /dev/sdX cold"]),
     (
         "token",
         &["lumpscope token --name backup --scope read,observe --store fast"],

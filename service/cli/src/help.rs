@@ -24,7 +24,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["put", "get", "head", "delete", "delete-range", "list"],
     ),
     ("Look", &["explain", "trace", "top", "record", "export"]),
-    ("Offline", &["check", "grow"]),
+    ("Offline", &["check", "grow", "rename"]),
     (
         "Lab",
         &["compare", "lab", "watch", "load", "platter", "bench"],

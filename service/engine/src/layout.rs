@@ -1,5 +1,7 @@
 //! Finds the store on a device or in a file (FORMAT.md section 2).
 
+mod by_uuid;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,6 +13,8 @@ use crate::format::{DecodeError, Geometry, Header, header, minfs};
 use crate::options::Layout;
 use crate::signature::{Signature, SignatureKind, blkid, list_of};
 use crate::units::{ByteLen, ByteOffset};
+
+pub use by_uuid::find_image;
 
 /// Bytes at the start of a target that show what it is: they hold the lusf header of either
 /// layout, and are a multiple of every logical block size there is.
@@ -212,6 +216,12 @@ pub(crate) fn own_signatures(head: &[u8]) -> Vec<Signature> {
         }
     }
     found
+}
+
+/// UUID of the store in the first bytes of a target.
+pub(crate) fn uuid_in(head: &[u8]) -> Option<[u8; 16]> {
+    let (_, _, proven) = recognise(head).ok()?;
+    Some(proven.header.uuid)
 }
 
 /// The first bytes of a device or file, fewer when it is shorter.

@@ -116,6 +116,7 @@ mod options;
 mod owner;
 mod payload;
 mod random;
+mod rename;
 mod request;
 mod scrub;
 mod signature;
@@ -135,11 +136,12 @@ pub use health::{Health, StoreState};
 pub use inspect::salvage;
 pub use lump::LumpId;
 pub use options::{
-    CheckpointUse, CommitMode, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary,
-    StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
+    Admission, CheckpointUse, CommitMode, ImageIdentity, IoBackendChoice, IoBackendKind, Layout,
+    QueuePolicy, ReplaySummary, StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
 };
 pub use owner::Driver;
 pub use payload::{LumpBuf, LumpData};
+pub use rename::rename;
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
     HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,

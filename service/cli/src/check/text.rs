@@ -154,8 +154,13 @@ fn target(out: &mut String, report: &InspectReport) {
         out,
         "image",
         format_args!(
-            "lusf {}, {}, blocks of {} bytes, from byte {} to {}",
-            image.version, image.uuid, image.block_size, image.base_offset, image.end_offset
+            "lusf {}, {}, {}, blocks of {} bytes, from byte {} to {}",
+            image.version,
+            image.name.as_deref().unwrap_or("unnamed"),
+            image.uuid,
+            image.block_size,
+            image.base_offset,
+            image.end_offset
         ),
     );
     line(

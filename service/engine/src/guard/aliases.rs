@@ -1,5 +1,6 @@
 //! Other ways to the bytes of a target: the file under a loop device, other loop devices on it,
-//! loop devices on the target itself, and the files under device mapper.
+//! loop devices on the target itself, the files under device mapper, and what [twins](super::twins)
+//! finds.
 //!
 //! A lock on a file keeps nobody from a loop device over it, nor an exclusive open of that device
 //! from the file, so each alone would let two stores be served from the same bytes. [`hold`] takes
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Getter, ioctl};
 
 use super::number::DeviceNumber;
+use super::twins;
 use crate::error::User;
 
 /// `LOOP_GET_STATUS64` of `linux/loop.h`.
@@ -91,6 +93,7 @@ pub(crate) fn hold(target: &File) -> Result<Vec<File>, Taken> {
     if metadata.file_type().is_block_device() {
         let this = DeviceNumber::of(metadata.rdev());
         take_below(this.whole(), &loops, true, MAX_DEPTH, &mut held)?;
+        twins::take(target, this, &mut held)?;
     }
     Ok(held)
 }
@@ -222,15 +225,9 @@ impl Loop {
             && other.range.start < self.range.end
     }
 
-    /// Opens it for this process alone. `None`: this process may not open it, or it is gone.
+    /// Opens it for this process alone.
     fn claim(&self) -> Result<Option<File>, Taken> {
-        match open_node(&self.name, self.number, OFlags::EXCL) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if is(&error, Errno::BUSY) => Err(Taken::By(User::Alias {
-                name: format!("/dev/{}", self.name),
-            })),
-            Err(_) => Ok(None),
-        }
+        claim_node(&self.name, self.number)
     }
 
     /// The file or device below, opened without access, and its name; `None`: no name leads there.
@@ -267,7 +264,18 @@ pub(crate) fn as_flags(flags: OFlags) -> i32 {
     i32::try_from(flags.bits()).unwrap_or(0)
 }
 
-fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::Result<File> {
+/// Opens a device for this process alone. `None`: this process may not open it, or it is gone.
+pub(super) fn claim_node(name: &str, number: DeviceNumber) -> Result<Option<File>, Taken> {
+    match open_node(name, number, OFlags::EXCL) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if is(&error, Errno::BUSY) => Err(Taken::By(User::Alias {
+            name: format!("/dev/{name}"),
+        })),
+        Err(_) => Ok(None),
+    }
+}
+
+pub(super) fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -281,7 +289,7 @@ fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::Result<File>
 }
 
 /// Name of what a loop device shows.
-fn backing_file(sysfs: &Path) -> Option<PathBuf> {
+pub(super) fn backing_file(sysfs: &Path) -> Option<PathBuf> {
     let name = fs::read(sysfs.join("loop/backing_file")).ok()?;
     let name = name.strip_suffix(b"\n").unwrap_or(&name);
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))

@@ -7,8 +7,10 @@ pub mod error;
 
 pub(crate) mod aliases;
 pub(crate) mod in_use;
+mod medium;
 mod number;
 pub(crate) mod partitions;
+mod twins;
 
 use std::fs::File;
 use std::io;
@@ -21,6 +23,9 @@ use crate::signature::blkid;
 pub use crate::error::User;
 pub use crate::signature::{Signature, SignatureKind};
 pub use error::FormatError;
+pub(crate) use medium::folder_of;
+pub use medium::{VolatileMedium, check_new_file};
+pub(crate) use twins::is_same_disk;
 
 /// Everything known that is on an open device or file: signatures that libblkid finds, and stores.
 ///

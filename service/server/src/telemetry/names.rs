@@ -98,6 +98,8 @@ metrics! {
         "1: the store is in this state: serving, degraded, read-only, failed, gone, draining or unavailable; the others are 0. `lumpscope stores` says why.";
     STORE_FAILED = "store_failed" Gauge ["store"]
         "1: the store does not take every request, because its disk fails, does not answer, is gone or is read-only, or it could not be opened; `lumpscope stat` says why.";
+    STORE_VOLATILE = "store_volatile" Gauge ["store"]
+        "1: a reboot, or the end of a container, loses what the store holds (tmpfs, ramfs, zram, ramdisk, overlay).";
     STORE_DRAINING = "store_draining" Gauge ["store"]
         "1: the store takes no new requests, because it drains or is being taken out.";
     STORE_UNDER_WAY = "store_requests_in_progress" Gauge ["store"]

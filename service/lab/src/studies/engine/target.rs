@@ -125,6 +125,7 @@ impl Target {
             capacity: Some(self.capacity),
             prealloc: Prealloc::Sparse,
             force: true,
+            volatile: true,
             ..CreateOptions::default()
         };
         match &self.scratch {
