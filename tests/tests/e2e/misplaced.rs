@@ -43,8 +43,7 @@ fn a_misspelt_device_is_no_file_to_create() {
 
 /// The UUID that `format` has printed.
 fn uuid_of(said: &str) -> String {
-    let words = said.split([' ', ',']);
-    let uuid = words.into_iter().find(|word| word.len() == 36);
+    let uuid = said.split([' ', ',']).find(|word| word.len() == 36);
     uuid.expect("format prints the UUID").to_owned()
 }
 
