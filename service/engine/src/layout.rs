@@ -1,7 +1,5 @@
 //! Finds the store on a device or in a file (FORMAT.md section 2).
 
-mod by_uuid;
-
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,8 +11,6 @@ use crate::format::{DecodeError, Geometry, Header, header, minfs};
 use crate::options::Layout;
 use crate::signature::{Signature, SignatureKind, blkid, list_of};
 use crate::units::{ByteLen, ByteOffset};
-
-pub use by_uuid::find_image;
 
 /// Bytes at the start of a target that show what it is: they hold the lusf header of either
 /// layout, and are a multiple of every logical block size there is.

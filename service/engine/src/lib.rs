@@ -108,6 +108,7 @@ pub mod layout;
 pub mod lump;
 #[doc(hidden)]
 pub mod measure;
+mod medium;
 #[doc(hidden)]
 pub mod mutant;
 mod open;

@@ -16,7 +16,7 @@ use crate::device::{self, Device, DeviceFacts};
 use crate::error::Error;
 use crate::format::label;
 use crate::format::trailer::max_payload;
-use crate::guard::VolatileMedium;
+use crate::medium::VolatileMedium;
 use crate::mutant::{self, Mutant};
 use crate::options::{CommitMode, ImageIdentity, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;

@@ -8,8 +8,8 @@ use crate::declaration::IoSink;
 use crate::facts::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
-use crate::guard::VolatileMedium;
 use crate::lump::LumpId;
+use crate::medium::VolatileMedium;
 use crate::units::ByteOffset;
 
 /// Default pause from one pass of the scrubber to the next: a week.

@@ -325,7 +325,7 @@ fn open_direct(place: &File, more: OFlags) -> io::Result<File> {
 }
 
 fn hold(path: &Path, file: &File) -> Result<Vec<File>, FormatError> {
-    aliases::hold(file).map_err(|taken| match taken {
+    guard::hold(file).map_err(|taken| match taken {
         Taken::By(by) => FormatError::InUse {
             path: path.to_owned(),
             by,

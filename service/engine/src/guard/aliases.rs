@@ -1,6 +1,5 @@
 //! Other ways to the bytes of a target: the file under a loop device, other loop devices on it,
-//! loop devices on the target itself, the files under device mapper, and what [twins](super::twins)
-//! finds.
+//! loop devices on the target itself, and the files under device mapper.
 //!
 //! A lock on a file keeps nobody from a loop device over it, nor an exclusive open of that device
 //! from the file, so each alone would let two stores be served from the same bytes. [`hold`] takes
@@ -26,8 +25,8 @@ use rustix::io::Errno;
 use rustix::ioctl::{Getter, ioctl};
 
 use super::number::DeviceNumber;
-use super::twins;
 use crate::error::User;
+pub(crate) use crate::medium::open_place;
 
 /// `LOOP_GET_STATUS64` of `linux/loop.h`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
@@ -79,11 +78,8 @@ pub(crate) fn loop_on(target: &fs::Metadata) -> io::Result<Option<String>> {
     Ok(found.map(|device| device.name))
 }
 
-/// Takes every other way to the bytes of `target`, which is open for this process alone.
-///
-/// # Errors
-/// Somebody uses them, or the kernel does not say.
-pub(crate) fn hold(target: &File) -> Result<Vec<File>, Taken> {
+/// Takes the loop devices on `target`, and what lies under it.
+pub(super) fn hold(target: &File) -> Result<Vec<File>, Taken> {
     let metadata = target.metadata()?;
     let loops = Loop::all()?;
     let mut held = Vec::new();
@@ -93,7 +89,6 @@ pub(crate) fn hold(target: &File) -> Result<Vec<File>, Taken> {
     if metadata.file_type().is_block_device() {
         let this = DeviceNumber::of(metadata.rdev());
         take_below(this.whole(), &loops, true, MAX_DEPTH, &mut held)?;
-        twins::take(target, this, &mut held)?;
     }
     Ok(held)
 }
@@ -240,12 +235,6 @@ impl Loop {
     }
 }
 
-/// A descriptor of what the name means now, without access to it.
-pub(crate) fn open_place(path: &Path) -> io::Result<File> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())
-}
-
 /// Opens what [`open_place`] found, to read it.
 fn reopen(place: &File, flags: OFlags) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -289,7 +278,7 @@ pub(super) fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::R
 }
 
 /// Name of what a loop device shows.
-pub(super) fn backing_file(sysfs: &Path) -> Option<PathBuf> {
+fn backing_file(sysfs: &Path) -> Option<PathBuf> {
     let name = fs::read(sysfs.join("loop/backing_file")).ok()?;
     let name = name.strip_suffix(b"\n").unwrap_or(&name);
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::medium::VolatileMedium;
 use crate::error::User;
 use crate::format::geometry::SizingError;
+use crate::medium::VolatileMedium;
 use crate::signature::{Signature, list_of};
 use crate::units::{BlockSize, ByteLen, ByteOffset, InvalidBlockSize};
 

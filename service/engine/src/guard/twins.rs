@@ -44,7 +44,7 @@ pub(super) fn take(target: &File, device: DeviceNumber, held: &mut Vec<File>) ->
 }
 
 /// True: both paths lead to one disk, by what it says of itself.
-pub(crate) fn is_same_disk(first: &Path, second: &Path) -> bool {
+pub(super) fn is_same_disk(first: &Path, second: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |path: &Path| {
         let number = DeviceNumber::of(fs::metadata(path).ok()?.rdev());

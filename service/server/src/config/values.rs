@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lumpscope_engine::format::label;
-use lumpscope_engine::layout;
+use lumpscope_engine::guard;
 use lumpscope_engine::{CommitMode, Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::GuardPolicy;
 use lumpscope_units::Span;
@@ -37,7 +37,7 @@ impl StoreSpec {
     pub fn found(&self) -> Result<Self, String> {
         let mut spec = self.clone();
         if let Some(uuid) = self.uuid.filter(|_| self.path.is_relative()) {
-            spec.path = layout::find_image(uuid)?;
+            spec.path = guard::find_image(uuid)?;
         }
         Ok(spec)
     }

@@ -6,8 +6,8 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{read_head, uuid_in};
-use crate::guard;
+use super::twins::is_same_disk;
+use crate::layout::{read_head, uuid_in};
 
 /// The kernel's list of block devices.
 const BLOCK_DEVICES: &str = "/sys/class/block";
@@ -45,7 +45,7 @@ pub fn find_image(uuid: uuid::Uuid) -> Result<PathBuf, String> {
             "no block device that can be read has the image {uuid}; `lumpscope check --quick` shows \
              the UUID of a store, and a store in a file is named by its path"
         )),
-        [first, others @ ..] if others.iter().all(|path| guard::is_same_disk(first, path)) => {
+        [first, others @ ..] if others.iter().all(|path| is_same_disk(first, path)) => {
             Ok(first.clone())
         }
         several => {
