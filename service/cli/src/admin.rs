@@ -91,7 +91,7 @@ struct ResumeArgs {
 struct AddStoreArgs {
     /// Name: 1 to 64 letters, digits, '-', '_' or '.'; or NAME=PATH, as for `serve --store`
     store: String,
-    /// Path of the device or file, as the service sees it
+    /// Path of the device or file, as the service sees it, or uuid:UUID
     path: Option<PathBuf>,
     /// Repair a damaged store while it is opened
     #[arg(long)]

@@ -78,6 +78,7 @@ fn settings(args: &DoctorArgs) -> Vec<Finding> {
     });
     match resolved {
         Ok(config) => {
+            let config = config.with_places();
             let settings = config.settings().into_iter();
             let mut found: Vec<Finding> = settings.map(|(key, value)| good(&key, value)).collect();
             found.extend(files::findings(&config));

@@ -5,9 +5,9 @@ use clap::builder::StyledStr;
 
 /// Lines that one can type, at most 78 columns each; the words behind `lumpscope` say of which command.
 const EXAMPLES: &[&str] = &[
-    "lumpscope format /dev/sdX",
+    "lumpscope format /dev/sdX --name fast",
     "lumpscope format /srv/lumps.lusf --capacity 64G",
-    "lumpscope serve --store fast=/dev/sdX --store cold=/srv/lumps.lusf",
+    "lumpscope serve --store fast=/dev/disk/by-id/ID --store cold=/srv/lumps.lusf",
     "lumpscope serve --config /etc/lumpscope.toml --check-config",
     "lumpscope put fast 00ff ./object.bin",
     "date | lumpscope put fast 100 --if-absent",
@@ -42,6 +42,7 @@ const EXAMPLES: &[&str] = &[
     "lumpscope check /dev/sdX --lumps --limit 10 --json",
     "lumpscope grow /dev/sdX",
     "lumpscope grow /srv/lumps.lusf --capacity 128G",
+    "lumpscope rename /dev/sdX cold",
     "lumpscope token --name backup --scope read,observe --store fast",
     "lumpscope explain 4711",
     "lumpscope explain --slowest 5 --within 5m",

@@ -33,6 +33,13 @@ pub(super) struct FormatArgs {
     /// replays the whole journal
     #[arg(long)]
     no_checkpoint: bool,
+    /// Name of the store, written into it: `serve` refuses it under another name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Format even a place that a reboot loses (tmpfs, ramfs, zram, a ramdisk) or that ends with a
+    /// container (overlay)
+    #[arg(long)]
+    volatile: bool,
     /// Format even if the target is not empty: its contents are lost
     #[arg(long)]
     force: bool,
@@ -78,7 +85,9 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
         journal_ratio: args.journal_ratio,
         prealloc: args.prealloc.into(),
         checkpoint_area: !args.no_checkpoint,
+        name: args.name.as_deref(),
         force: args.force,
+        volatile: args.volatile,
         progress: Some(&progress),
     };
     let made = create::format(&args.path, &options);
@@ -102,5 +111,8 @@ fn summary(report: &create::FormatReport) -> String {
         report.geometry.journal_len().0,
         report.max_lump_bytes,
     ));
+    if let Some(medium) = report.volatile {
+        text.push_str(&format!("\nNOT DURABLE: it is {medium}"));
+    }
     text
 }

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &str); 6] = [
     ("Serve", "serve admin token doctor"),
     ("Data", "put get delete list"),
     ("Look", "explain trace top record export"),
-    ("Offline", "check grow"),
+    ("Offline", "check grow rename"),
     ("Lab", "compare lab watch load platter bench"),
 ];
 

@@ -19,6 +19,7 @@ mod notify;
 mod observe;
 mod output;
 mod progress;
+mod rename;
 mod serve;
 mod shell;
 mod token;
@@ -80,6 +81,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Make a store as large as its device, or its file larger
     Grow(grow::GrowArgs),
+    /// Change the name in the image of a store that is not in use
+    Rename(rename::RenameArgs),
     /// Make a token and its entry for the service's token file
     Token(token::TokenArgs),
     /// Explain a request, or the slowest ones: stages, block requests, and what moved the head
@@ -165,6 +168,7 @@ fn run(connection: Connection, command: Command) -> Result<ExitCode> {
         Command::Admin(args) => block_on(admin::run(connection, args)),
         Command::Check(args) => check::run(&args),
         Command::Grow(args) => grow::grow(&args),
+        Command::Rename(args) => rename::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Explain(args) => block_on(observe::explain::run(connection, args)),
         Command::Trace(args) => block_on_live(observe::trace::run(connection, args)),

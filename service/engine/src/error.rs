@@ -289,6 +289,14 @@ pub enum Error {
         /// Description of the finding.
         why: String,
     },
+    /// The image is not the one that is meant. Nothing was written.
+    #[error("{path}: {why}")]
+    WrongImage {
+        /// Device or file, as it was given.
+        path: PathBuf,
+        /// What it is, and what to do.
+        why: String,
+    },
     /// Another process, or a mount, holds the store.
     #[error("{path} is in use: {by}; close that first")]
     InUse {
@@ -421,7 +429,7 @@ impl Error {
 }
 
 /// True: an errno by which the kernel says that the medium refuses some bytes.
-fn is_bad_spot(error: &io::Error) -> bool {
+pub(crate) fn is_bad_spot(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)

@@ -9,6 +9,7 @@ use crate::facts::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
 use crate::lump::LumpId;
+use crate::medium::VolatileMedium;
 use crate::units::ByteOffset;
 
 /// Default pause from one pass of the scrubber to the next: a week.
@@ -24,11 +25,26 @@ const CHECKPOINT_RECORDS: u64 = 1_000_000;
 /// 1 MiB where one would do, and a third more processor time.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
+/// What an image says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageIdentity {
+    /// Instance UUID of the header.
+    pub uuid: uuid::Uuid,
+    /// Name of the store (FORMAT.md section 4.4).
+    pub name: Option<String>,
+}
+
+/// Decides whether an image is the one that is meant; an error's text says why not.
+pub type Admission = Arc<dyn Fn(&ImageIdentity) -> Result<(), String> + Send + Sync>;
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct StoreOptions {
     /// Name of the store in metrics and messages.
     pub name: String,
+    /// Asked before anything is written; an image without a name then gets `name`. `None`: any image is
+    /// opened, and keeps the name it has.
+    pub admission: Option<Admission>,
     /// Receives a declaration of every disk I/O.
     pub io_sink: Option<Arc<dyn IoSink>>,
     /// Most data I/Os in flight at the disk, 1 to 4096. Where it has no arm, gets of more than 128
@@ -93,6 +109,7 @@ impl StoreOptions {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            admission: None,
             io_sink: None,
             queue_depth: 32,
             queue_limit: 1024,
@@ -353,6 +370,8 @@ pub struct StoreInfo {
     pub max_lump_bytes: u64,
     /// Instance UUID of the header.
     pub uuid: uuid::Uuid,
+    /// Name that the image has.
+    pub image_name: Option<String>,
     /// First byte of the image in the device or file.
     pub base_offset: ByteOffset,
     /// Bytes of the data region.
@@ -365,6 +384,8 @@ pub struct StoreInfo {
     pub queue_policy: QueuePolicy,
     /// The kernel's description of the disk below; `None`: a file, or the kernel does not say.
     pub disk: Option<DeviceFacts>,
+    /// The medium, if it loses the store; `None`: it does not, or nothing is known of it.
+    pub volatile: Option<VolatileMedium>,
     /// How a put becomes durable there, in words.
     pub durable_by: &'static str,
     /// The order of its writes and flushes.

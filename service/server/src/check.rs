@@ -53,8 +53,11 @@ pub fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<ServeConfi
 fn problems(config: &ServeConfig) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for spec in &config.stores {
-        if let Err(error) = detect_path(&spec.path) {
-            found.push(format!("store {:?}: {error}", spec.name));
+        let there = spec
+            .found()
+            .and_then(|spec| detect_path(&spec.path).map_err(|error| error.to_string()));
+        if let Err(why) = there {
+            found.push(format!("store {:?}: {why}", spec.name));
         }
     }
     let others = [

@@ -160,6 +160,18 @@ impl ServeConfig {
         }
     }
 
+    /// The same with the paths of the stores that are named by UUIDs. One that is not found has none:
+    /// opening it says why.
+    #[must_use]
+    pub fn with_places(mut self) -> Self {
+        for spec in &mut self.stores {
+            if let Ok(found) = spec.found() {
+                *spec = found;
+            }
+        }
+        self
+    }
+
     /// True: S3 serves the store with this name.
     #[must_use]
     pub fn serves_s3(&self, store: &str) -> bool {

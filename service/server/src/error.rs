@@ -86,6 +86,9 @@ pub enum ServerError {
         #[source]
         source: Box<lumpscope_engine::Error>,
     },
+    /// No device has the image of a store, or several have.
+    #[error("cannot open store {name:?}: {why}")]
+    FindStore { name: String, why: String },
     /// A store could not be closed in order.
     #[error("store {name:?} did not close in order: {source}; check its device")]
     CloseStore {

@@ -206,22 +206,24 @@ async fn open(
     config: ServeConfig,
     opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
 ) -> Result<(Observer, Stores), ServerError> {
-    let watched = |spec| config.watched(spec);
-    let options = ObserverOptions {
-        stores: config.stores.iter().map(watched).collect(),
-        object: config
-            .probe_object
-            .clone()
-            .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
-        enabled: !config.no_probes,
-        tuning: Tuning {
-            pin_maps: config.pin_maps.clone(),
-            program_statistics: config.program_statistics,
-            flight: flight(&config)?,
-            ..Tuning::default()
-        },
-    };
+    let flight = flight(&config)?;
     let opening = tokio::task::spawn_blocking(move || {
+        let config = config.with_places();
+        let watched = |spec| config.watched(spec);
+        let options = ObserverOptions {
+            stores: config.stores.iter().map(watched).collect(),
+            object: config
+                .probe_object
+                .clone()
+                .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
+            enabled: !config.no_probes,
+            tuning: Tuning {
+                pin_maps: config.pin_maps.clone(),
+                program_statistics: config.program_statistics,
+                flight,
+                ..Tuning::default()
+            },
+        };
         let observer = Observer::start(options);
         set_events(&config, &observer);
         let stores = Stores::open(&config, &observer);

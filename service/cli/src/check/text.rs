@@ -150,8 +150,9 @@ fn target(out: &mut String, report: &InspectReport) {
     line!(
         out,
         "image",
-        "lusf {}, {}, blocks of {} bytes, from byte {} to {}",
+        "lusf {}, {}, {}, blocks of {} bytes, from byte {} to {}",
         image.version,
+        image.name.as_deref().unwrap_or("unnamed"),
         image.uuid,
         image.block_size,
         image.base_offset,

@@ -74,7 +74,9 @@ fn observed_text(store: &v1::StoreInfo) -> String {
 
 /// All of a store in one line.
 fn lines(stores: &[v1::StoreInfo]) -> Table {
-    let mut table = table(&["name", "state", "observed", "layout", "device", "path"]);
+    let mut table = table(&[
+        "name", "state", "observed", "layout", "device", "uuid", "path",
+    ]);
     for store in stores {
         table.add_row([
             store.name.clone(),
@@ -82,6 +84,7 @@ fn lines(stores: &[v1::StoreInfo]) -> Table {
             observed_text(store),
             store.layout.clone(),
             store.device.clone(),
+            store.uuid.clone(),
             store.path.clone(),
         ]);
     }
@@ -113,6 +116,7 @@ pub(crate) async fn stores(connection: Connection, args: StoresArgs) -> Result<E
         table.add_row(cells);
         let about = [
             store.path.clone(),
+            format!("uuid {}", store.uuid),
             state_text(&store),
             format!("observed {}", observed_text(&store)),
         ];

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use lumpscope_client::{Body, BoxRead, v1};
+use lumpscope_engine::guard::check_new_file;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWrite;
 use tokio_util::io::InspectReader;
@@ -85,7 +86,10 @@ impl Target {
                 Some(path) if path.exists() && !path.is_file() => {
                     To::Stream(Box::new(File::options().write(true).open(path)?))
                 }
-                Some(path) => To::File(temporary(path)?),
+                Some(path) => {
+                    check_new_file(path).map_err(io::Error::other)?;
+                    To::File(temporary(path)?)
+                }
             },
         };
         Ok(match self.to.insert(to) {

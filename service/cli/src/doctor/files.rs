@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lumpscope_engine::IoBackendChoice;
 use lumpscope_engine::device::DeviceFacts;
+use lumpscope_engine::guard::VolatileMedium;
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::check::{certificate_not_after, kinds};
 use lumpscope_server::config::{ServeConfig, StoreSpec};
@@ -41,13 +42,23 @@ pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
     found
 }
 
-/// The disk below a store, and what is used of it; `None`: a file.
+/// The disk below a store, and what is used of it; `None`: a file that lasts.
 fn disk(config: &ServeConfig, store: &StoreSpec) -> Option<Finding> {
+    let topic = format!("disk of {}", store.name);
+    if let Some(medium) = VolatileMedium::of_path(&store.path) {
+        return Some(lacking(
+            &topic,
+            Level::Degraded,
+            format!("{}: {medium}", store.path.display()),
+            "what clients put does not last",
+            "serve a disk, or a file on one",
+        ));
+    }
     let facts = DeviceFacts::of(&store.path)?;
     let forces = IoBackendChoice::from(config.io_backend) != IoBackendChoice::Threads && facts.fua;
     let used = facts.used(forces);
     let found = format!("{}: {facts}; durable by {used}", store.path.display());
-    Some(good(&format!("disk of {}", store.name), found))
+    Some(good(&topic, found))
 }
 
 fn certificate(door: &ServeConfig, cert: &Path) -> Finding {

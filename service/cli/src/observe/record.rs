@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use lumpscope_engine::guard::check_new_file;
 use lumpscope_units::human;
 use serde_json::json;
 use tokio::time::Instant;
@@ -101,6 +102,9 @@ pub(crate) async fn run(connection: Connection, args: RecordArgs) -> Result<Exit
 
 /// Makes the file. Says whose it is before anything is in it.
 fn create(path: &Path, force: bool) -> Result<File> {
+    if !path.exists() {
+        check_new_file(path)?;
+    }
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     match force {
@@ -126,6 +130,15 @@ fn create(path: &Path, force: bool) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_among_the_devices_is_none_for_a_recording() {
+        for force in [false, true] {
+            let refused = create(Path::new("/dev/lumpscope-none"), force);
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("lsblk lists them"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_recording_is_private_and_replaces_nothing_unasked() {

@@ -132,6 +132,7 @@ pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
         &["check", &first],
         &["check", &first, "--salvage"],
         &["grow", &first, "--capacity", "80M"],
+        &["rename", &made, "cold"],
         &["doctor"],
         &["doctor", "--all"],
         &["token"],

@@ -126,20 +126,22 @@ impl Inspector {
             unit_bytes: source.unit,
             direct_io: source.direct,
         };
+        let image = found
+            .header
+            .zip(found.geometry)
+            .map(|(header, geometry)| image::describe(&found, &header, &geometry));
         let Found {
-            layout,
             header,
             copy,
             geometry,
             minfs,
             findings,
+            ..
         } = found;
         let mut report = InspectReport {
             target,
             minfs,
-            image: header
-                .zip(geometry)
-                .map(|(header, geometry)| image::describe(layout, &header, &geometry)),
+            image,
             journal: None,
             lumps: None,
             checkpoints: Vec::new(),

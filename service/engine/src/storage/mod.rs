@@ -34,6 +34,8 @@ use crate::units::ByteOffset;
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) header: Header,
+    /// The name in the image.
+    pub(crate) name: Option<String>,
     pub(crate) geometry: Geometry,
     pub(crate) index: Index,
     pub(crate) data: DataRegion,

@@ -128,6 +128,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     };
     let storage = Storage {
         header,
+        name: headers.name,
         geometry,
         index,
         data: data.remembering(&headers.bad_places),

@@ -215,7 +215,7 @@ fn format(
 ) -> anyhow::Result<()> {
     let mut command = lab.command(exe);
     command
-        .args(["format", "--capacity", &capacity.to_string()])
+        .args(["format", "--volatile", "--capacity", &capacity.to_string()])
         .arg(&store.store_path);
     run_format(command, store.name, &store.store_path, interrupt)
 }

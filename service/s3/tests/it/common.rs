@@ -69,6 +69,7 @@ impl Running {
             stores: vec![StoreSpec {
                 name: "s".to_owned(),
                 path,
+                uuid: None,
             }],
             listen: any,
             metrics_listen: any,

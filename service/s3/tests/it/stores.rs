@@ -24,6 +24,7 @@ fn serve(folder: &Path, stores: &[(&str, u64)]) -> Running {
         StoreSpec {
             name: (*name).to_owned(),
             path,
+            uuid: None,
         }
     });
     Running::start_with(|config| config.stores = specs.collect())

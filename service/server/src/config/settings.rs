@@ -19,7 +19,8 @@ use super::values::{
 #[derive(Args, Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeConfig {
-    /// A store to serve; repeat for more (in the environment separated by ';')
+    /// A store to serve: a block device, a file, or uuid:UUID for the block device that has it; repeat
+    /// for more (in the environment separated by ';')
     #[arg(
         long = "store",
         value_name = "NAME=PATH",

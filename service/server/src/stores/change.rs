@@ -27,6 +27,7 @@ impl Stores {
         if *closed {
             return Err(Refusal::ShuttingDown);
         }
+        let spec = &spec.found().map_err(|why| Refusal::StoreUnusable { why })?;
         self.check_name(spec)?;
         self.check_path(spec)?;
         let observer = &self.shared.opener.observer;
@@ -103,6 +104,7 @@ impl Stores {
         let closing = Arc::clone(named);
         let closed = tokio::task::spawn_blocking(move || closing.store.clone().close()).await;
         named.set_gone();
+        self.shared.opener.images.forget(name);
         self.change(|set| set.open.retain(|other| !Arc::ptr_eq(other, named)));
         self.shared.opener.observer.remove_store(named.index);
         match closed {
@@ -162,13 +164,15 @@ impl Stores {
             return Err(Refusal::NotNow { why });
         }
         match self.find_failed(name) {
-            Some(failed) if failed.path != spec.path => Err(Refusal::StoreUnusable {
-                why: format!(
-                    "store {name:?} could not be opened at {}: give that path, take it out \
+            Some(failed) if failed.path != spec.path && spec.uuid.is_none() => {
+                Err(Refusal::StoreUnusable {
+                    why: format!(
+                        "store {name:?} could not be opened at {}: give that path, take it out \
                      first, or choose another name",
-                    failed.path.display()
-                ),
-            }),
+                        failed.path.display()
+                    ),
+                })
+            }
             _ => Ok(()),
         }
     }

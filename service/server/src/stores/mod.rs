@@ -2,6 +2,7 @@
 //! closed together.
 
 mod change;
+mod images;
 mod named;
 mod opening;
 mod sink;
@@ -22,6 +23,7 @@ use crate::refusal::Refusal;
 
 pub use named::{Mode, NamedStore, UnderWay};
 
+use images::Images;
 use named::ServiceGate;
 use opening::Opener;
 
@@ -72,6 +74,7 @@ impl Stores {
         let opener = Opener {
             config: config.clone(),
             observer: observer.clone(),
+            images: Images::default(),
             gate,
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);

@@ -98,6 +98,8 @@ metrics! {
         "1: the store's state is serving, degraded, read-only, failed, gone, draining or unavailable. `lumpscope stores` says why.";
     STORE_FAILED = "store_failed" Gauge ["store"]
         "1: the store does not accept every request; `lumpscope stat` says why.";
+    STORE_VOLATILE = "store_volatile" Gauge ["store"]
+        "1: a reboot, or the end of a container, loses what the store holds (tmpfs, ramfs, zram, ramdisk, overlay).";
     STORE_DRAINING = "store_draining" Gauge ["store"]
         "1: the store accepts no new requests, because it drains or is being removed.";
     STORE_UNDER_WAY = "store_requests_in_progress" Gauge ["store"]

@@ -187,7 +187,7 @@ impl Pass<'_> {
     fn format(&self, places: &Places, place: &Place) -> anyhow::Result<()> {
         let sizing = &self.plan.sizing;
         let mut command = places.command(self.exe);
-        command.arg("format").arg(&place.path);
+        command.args(["format", "--volatile"]).arg(&place.path);
         command
             .arg("--capacity")
             .arg(format!("{}M", sizing.capacity_bytes >> 20));

@@ -126,6 +126,7 @@ impl Target {
             capacity: Some(self.capacity),
             prealloc: Prealloc::Sparse,
             force: true,
+            volatile: true,
             ..CreateOptions::default()
         };
         match &self.scratch {

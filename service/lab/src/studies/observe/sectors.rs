@@ -57,7 +57,7 @@ impl Sectors {
         };
         let mut format = Command::new(bench.exe);
         format
-            .arg("format")
+            .args(["format", "--volatile"])
             .arg("--capacity")
             .arg(STORE_BYTES.to_string());
         format.arg(sectors.device());

@@ -145,7 +145,7 @@ fn spec(asked: &v1::AddStoreRequest) -> Result<StoreSpec, Refusal> {
     if spec.name != asked.name || spec.path != *asked.path {
         return Err(unusable(format!("{:?} is no store name", asked.name)));
     }
-    if !spec.path.is_absolute() || asked.path.contains('\0') {
+    if !(spec.path.is_absolute() || spec.uuid.is_some()) || asked.path.contains('\0') {
         return Err(unusable(format!(
             "path {:?}: give the whole path, from the root on, as the service sees it",
             asked.path

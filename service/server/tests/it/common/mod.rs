@@ -58,6 +58,7 @@ pub(crate) fn config(stores: &[(&str, &Path)]) -> ServeConfig {
             .map(|(name, path)| StoreSpec {
                 name: (*name).to_owned(),
                 path: path.to_path_buf(),
+                uuid: None,
             })
             .collect(),
         listen: any,
