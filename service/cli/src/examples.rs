@@ -74,7 +74,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("admin gc", &["lumpscope admin gc fast"]),
-    ("admin drain", &["lumpscope admin drain fast --wait 60"]),
+    (
+        "admin drain",
+        &[
+            "lumpscope admin drain fast --wait 60",
+            "lumpscope admin drain old --changes-only",
+        ],
+    ),
     ("admin resume", &["lumpscope admin resume fast"]),
     (
         "admin add-store",
