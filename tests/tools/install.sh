@@ -141,6 +141,22 @@ install_grpc_python() {
         chmod +x "$tools/bin/grpc-python"
 }
 
+# Go 1.26 and the modules of the example.
+install_grpc_go() {
+    command -v go >/dev/null || apt_install golang-go || return 1
+    (cd proto/examples/go && go mod download >&2 && go tool -n protoc-gen-go-grpc >&2) &&
+        ln -sf "$(command -v go)" "$tools/bin/grpc-go"
+}
+
+# A JDK of 17 or newer, Maven, and what the example is compiled and run with.
+install_grpc_java() {
+    command -v mvn >/dev/null && command -v javac >/dev/null || apt_install maven default-jdk-headless || return 1
+    local folder=$tools/grpc-java
+    rm -rf "$folder" && cp -r proto/examples/java "$folder" &&
+        mvn --quiet --batch-mode --file "$folder" "-Dprotos=$PWD/proto" compile exec:help >&2 &&
+        ln -sf "$(command -v mvn)" "$tools/bin/grpc-java"
+}
+
 install_s3_python() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/s3" &&
@@ -288,13 +304,17 @@ install_dashboard_tools() {
 }
 
 install_foreign_tools() {
-    local requirements
+    local requirements modules pom
     requirements=$(sha256sum <proto/examples/python/requirements.txt)
+    modules=$(sha256sum <proto/examples/go/go.sum)
+    pom=$(sha256sum <proto/examples/java/pom.xml)
     install_once buf "$buf_version" -- install_buf &&
         install_once grpcurl "$grpcurl_version" -- \
             install_go_tool "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl_version" &&
         install_once ghz "$ghz_version" -- install_go_tool "github.com/bojand/ghz/cmd/ghz@$ghz_version" &&
-        install_once grpc-python "$requirements" -- install_grpc_python && return
+        install_once grpc-python "$requirements" -- install_grpc_python &&
+        install_once grpc-go "$modules" -- install_grpc_go &&
+        install_once grpc-java "$pom" -- install_grpc_java && return
     lacking "a foreign client"
 }
 

@@ -34,7 +34,7 @@ enum AdminCommand {
     Scrub(ScrubArgs),
     /// Run the garbage collection of the journal once around the ring
     Gc(StoreArgs),
-    /// Refuse new data requests, and wait for those in flight
+    /// Refuse new data requests, or only changes, and wait for those in flight
     Drain(DrainArgs),
     /// Accept requests again
     Resume(ResumeArgs),
@@ -72,9 +72,15 @@ struct ScrubArgs {
 }
 
 #[derive(Args)]
+#[command(
+    after_help = "Ended by `admin resume`, by a restart of the service, or when the store is removed and added."
+)]
 struct DrainArgs {
     /// Name of the store [default: all stores]
     store: Option<String>,
+    /// Refuse puts and deletes only: the store is read-only, e.g. for the last pass of `evacuate`
+    #[arg(long)]
+    changes_only: bool,
     /// Time limit for requests in flight, at most 600; 0: the time limit of the service's shutdown
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=600))]
@@ -135,8 +141,9 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
             let request = v1::DrainRequest {
                 store: args.store.unwrap_or_default(),
                 timeout_ms: args.wait * 1000,
+                changes_only: args.changes_only,
             };
-            drained(&client.drain(request).await?)
+            drained(&client.drain(request).await?, args.changes_only)
         }
         AdminCommand::Resume(args) => {
             let store = args.store.unwrap_or_default();
@@ -198,8 +205,11 @@ fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
     (to_json(reply), text)
 }
 
-fn drained(reply: &v1::DrainResponse) -> (Value, String) {
+fn drained(reply: &v1::DrainResponse, changes_only: bool) -> (Value, String) {
     let text = match reply.under_way {
+        0 if changes_only => {
+            "refuses changes: all acknowledged ones are on stable storage".to_owned()
+        }
         0 => "drained: all acknowledged changes are on stable storage".to_owned(),
         left => format!("draining: {} in flight", human::counted(left, "request")),
     };

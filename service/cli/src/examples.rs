@@ -30,6 +30,7 @@ const EXAMPLES: &[&str] = &[
     "lumpscope admin scrub fast --start --rate 20M",
     "lumpscope admin gc fast",
     "lumpscope admin drain fast --wait 60",
+    "lumpscope admin drain old --changes-only",
     "lumpscope admin resume fast",
     "lumpscope admin add-store fast /dev/sdX",
     "lumpscope admin remove-store fast --wait 30",

@@ -208,8 +208,11 @@ pub enum Error {
     #[error("the store is closed")]
     Closed,
     /// The store takes no changes.
-    #[error("the store was opened read-only; reopen it for writing")]
-    ReadOnly,
+    #[error("the store is read-only: {reason}")]
+    ReadOnly {
+        /// Why, and how that ends.
+        reason: &'static str,
+    },
     /// An I/O of the store's own failed earlier, mostly a write or flush; what is on the disk is
     /// uncertain. Reads go on; close the
     /// store, repair or replace the device, open it again.

@@ -133,7 +133,7 @@ pub use declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 pub use error::{Error, LumpDamage};
 pub use finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use finding::{Blocks, Finding, FindingKind, Findings};
-pub use health::{Health, StoreState};
+pub use health::{FROZEN, Health, StoreState};
 pub use inspect::salvage;
 pub use lump::LumpId;
 pub use options::{

@@ -167,7 +167,7 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
     let read_only = if info.disk.is_some_and(|disk| disk.read_only) {
         "the device is read-only (blockdev --setrw ends that); open the store again then"
     } else {
-        "it was opened read-only"
+        "it was opened so; reopen it for writing"
     };
     Limits {
         data_ios: depth.max(1),

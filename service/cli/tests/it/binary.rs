@@ -64,6 +64,7 @@ fn run_with(arguments: &[&str], input: &[u8]) -> Output {
     };
     let mut child = Command::new(PROGRAM)
         .args(arranged)
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -82,7 +82,7 @@ fn without_a_terminal_each_record_is_one_line() {
         (&["put", "hdd", &id, &a][..], 1),
         (&["get", "hdd", &id, "--head"], 1),
         (&["stores"], 1 + 2),
-        (&["evacuate", "hdd", "more"], 1),
+        (&["evacuate", "hdd", "more"], 2),
         (&["delete", "hdd", &id, &other], 2),
         (&["admin", "gc", "hdd"], 1),
         (&["doctor"], 5),

@@ -230,6 +230,7 @@ pub(crate) fn command(server: &str, arguments: &[String]) -> Command {
         .env("LUMPSCOPE_SERVER", server)
         .env("LUMPSCOPE_RETRIES", "0")
         .env("LUMPSCOPE_TIMEOUT", "10")
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::null());
     command
 }

@@ -2,10 +2,12 @@
 //! threads see of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::change::Answer;
+use super::command::{Reply, Stage};
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// Set once the store takes no changes any more: the reason.
     pub(crate) failed: OnceLock<Arc<str>>,
+    /// True: puts and deletes are refused until that is taken back.
+    pub(crate) frozen: AtomicBool,
     /// State of the store, by what its disk says.
     pub(crate) condition: Arc<Condition>,
     pub(crate) scrub: scrub::Control,
@@ -63,6 +67,7 @@ impl Shared {
             counters,
             gate: Arc::default(),
             failed: OnceLock::new(),
+            frozen: AtomicBool::new(false),
             condition: Arc::new(Condition::new(options.io_timeout)),
             scrub: scrub::Control::default(),
             released: Arc::default(),
@@ -101,13 +106,15 @@ pub(crate) struct Limits {
 }
 
 /// Changes and syncs that are accepted and not finished.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Unfinished {
     count: usize,
     /// Bytes of the records of the puts among them.
     record_bytes: u64,
     /// Ids of these puts; one id may be put several times at once.
     putting: BTreeMap<LumpId, u32>,
+    /// Told when there are none.
+    pub(super) settling: Vec<Reply<()>>,
 }
 
 impl Unfinished {
@@ -117,6 +124,14 @@ impl Unfinished {
 
     pub(super) fn begin(&mut self) {
         self.count += 1;
+    }
+
+    /// Answers those who wait for the end of all of them.
+    pub(super) fn settle(&mut self) {
+        if self.count == 0 {
+            let settled = self.settling.drain(..);
+            settled.for_each(|reply| reply.send(Ok(()), Stage::Sched));
+        }
     }
 
     pub(super) fn end(&mut self) {
@@ -238,8 +253,8 @@ impl Ctx {
     }
 
     pub(super) fn refuses_changes(&self) -> Option<Error> {
-        if self.limits.read_only.is_some() {
-            return Some(Error::ReadOnly);
+        if let Some(reason) = self.limits.read_only {
+            return Some(Error::ReadOnly { reason });
         }
         let lost = self.journal_refused.as_ref();
         let lost = lost.map(|reason| Error::OutOfService {

@@ -209,6 +209,7 @@ impl Owner {
         self.start_waiting();
         self.write();
         self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
+        self.ctx.unfinished.settle();
         self.publish();
         true
     }
@@ -324,7 +325,7 @@ impl Owner {
                 wanted,
                 reply,
             } => reads.piece(ctx, request, (lump, wanted), reply),
-            Command::Head { id, reply } => reads.head(ctx, request, id, reply),
+            Command::Head { id, sum, reply } => reads.head(ctx, request, (id, sum), reply),
             Command::List {
                 range,
                 limit,
@@ -332,6 +333,7 @@ impl Owner {
             } => reads.list(ctx, range, limit, reply),
             Command::Usage { range, reply } => reads.usage(ctx, range, reply),
             Command::Embedded { range, from, reply } => reads.embedded(ctx, range, from, reply),
+            Command::Settle { reply } => ctx.unfinished.settling.push(reply),
             change => match ctx.refuses(&change) {
                 Some(error) => change.refuse(error),
                 None => self.on_change(request, change),

@@ -343,10 +343,11 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
             let kind = if small { Kind::Small } else { Kind::Get };
             (kind, position, len)
         }
-        Command::Head { id, .. } => {
+        Command::Head { id, sum, .. } => {
             let block_size = ctx.storage.geometry.block_size();
             let entry = ctx.storage.index.get(*id)?;
-            if entry.payload_len(block_size).is_some() {
+            let by_sum = *sum && entry.portion().is_some();
+            if entry.payload_len(block_size).is_some() && !by_sum {
                 return None;
             }
             let (position, len) = stored_at(ctx, *id)?;
@@ -415,6 +416,7 @@ impl Command {
             | Self::Usage { .. }
             | Self::Embedded { .. }
             | Self::Collect { .. }
+            | Self::Settle { .. }
             | Self::Close { .. } => false,
         }
     }

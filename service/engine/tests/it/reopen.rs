@@ -237,7 +237,7 @@ fn a_read_only_store_changes_nothing() {
     assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
     assert!(matches!(
         try_put(&store, 2, b"two", Placement::Data),
-        Err(Error::ReadOnly)
+        Err(Error::ReadOnly { .. })
     ));
     store.close().unwrap();
     assert_eq!(before, std::fs::read(&path).unwrap());

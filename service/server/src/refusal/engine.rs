@@ -82,7 +82,7 @@ pub(super) fn told(error: &Error) -> Told {
         Error::PlaceRefused { .. } => {
             Told::new(Code::Unavailable, "PLACE_REFUSED").after(RETRY_ELSEWHERE)
         }
-        Error::ReadOnly => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
+        Error::ReadOnly { .. } => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
         Error::Failed { .. } => Told::new(Code::FailedPrecondition, "STORE_FAILED"),
         Error::OutOfService { .. } => {
             Told::new(Code::Unavailable, "STORE_OUT_OF_SERVICE").after(RETRY_AFTER_RESTART)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_engine::Error;
+use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
 use super::named::{Mode, NamedStore};
@@ -12,6 +13,9 @@ use super::{FailedStore, Set, Stores};
 use crate::config::StoreSpec;
 use crate::error::ServerError;
 use crate::refusal::Refusal;
+
+/// Ends with the changes that are under way in a store.
+pub type Changes = oneshot::Receiver<()>;
 
 /// Requests that are cut off have this long to notice before their store is closed.
 const CUT_OFF: Duration = Duration::from_secs(1);
@@ -128,12 +132,59 @@ impl Stores {
         set_modes(stores, Mode::Draining)
     }
 
-    /// Has stores take requests again.
+    /// Has stores take no changes; what is returned ends with those under way.
+    ///
+    /// # Errors
+    /// As [`Stores::drain`].
+    pub fn freeze(&self, stores: &[Arc<NamedStore>]) -> Result<Vec<Changes>, Refusal> {
+        let mut changes = Vec::new();
+        for named in stores {
+            if named.mode() == Mode::Leaving {
+                let name = named.name.clone();
+                return Err(Refusal::StoreLeaving { name });
+            }
+            let (done, ended) = oneshot::channel();
+            let told = Box::new(move |_, _| {
+                // The receiver is gone when the client is: nobody waits then.
+                let _ = done.send(());
+            });
+            // A store that is closed has no changes under way.
+            if named.store.submit_freeze(told).is_ok() {
+                changes.push(ended);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Waits until the changes under way have ended, for `longest` altogether. Answers how many
+    /// requests may still have some; 0: none.
+    pub async fn wait_settled(
+        &self,
+        stores: &[Arc<NamedStore>],
+        changes: Vec<Changes>,
+        longest: Duration,
+    ) -> u64 {
+        let all = async {
+            for ended in changes {
+                // One that is not told of ended with its store.
+                let _ = ended.await;
+            }
+        };
+        if tokio::time::timeout(longest, all).await.is_ok() {
+            return 0;
+        }
+        let left: u64 = stores.iter().map(|named| named.under_way()).sum();
+        left.max(1)
+    }
+
+    /// Has stores take requests, and changes, again.
     ///
     /// # Errors
     /// As [`Stores::drain`].
     pub fn resume(&self, stores: &[Arc<NamedStore>]) -> Result<(), Refusal> {
-        set_modes(stores, Mode::Serving)
+        set_modes(stores, Mode::Serving)?;
+        stores.iter().for_each(|named| named.store.thaw());
+        Ok(())
     }
 
     /// Waits until no request on data is under way in these stores, for `longest` altogether.

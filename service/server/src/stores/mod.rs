@@ -21,6 +21,7 @@ use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
 use crate::refusal::Refusal;
 
+pub use change::Changes;
 pub use named::{Mode, NamedStore, UnderWay};
 
 use images::Images;

@@ -147,6 +147,9 @@ impl NamedStore {
             }
             Mode::Serving => {
                 let health = self.store.health();
+                if self.store.is_frozen() && health.state.takes_everything() {
+                    return (StoreState::ReadOnly, engine::FROZEN.into());
+                }
                 let state = match health.state {
                     engine::StoreState::Serving => StoreState::Serving,
                     engine::StoreState::Degraded => StoreState::Degraded,

@@ -180,6 +180,7 @@ async fn what_admin_refuses() {
     let ask = v1::DrainRequest {
         store: store(),
         timeout_ms: 0,
+        changes_only: false,
     };
     refused(admin.drain(ask).await, Code::NotFound, &words);
     let ask = v1::RemoveStoreRequest {
@@ -190,6 +191,7 @@ async fn what_admin_refuses() {
     let ask = v1::DrainRequest {
         store: "s".to_owned(),
         timeout_ms: 600_001,
+        changes_only: false,
     };
     let words = ["timeout_ms", "600001", "600000"];
     refused(admin.drain(ask).await, Code::InvalidArgument, &words);

@@ -38,7 +38,11 @@ fn engine_errors_have_the_codes_that_the_proto_promises() {
         (Error::NotFound { id }, Code::NotFound, "no lump"),
         (Error::Closed, Code::Unavailable, "try again"),
         (Error::Failed { reason }, Code::FailedPrecondition, "reopen"),
-        (Error::ReadOnly, Code::FailedPrecondition, "reopen"),
+        (
+            Error::ReadOnly { reason: "reopen" },
+            Code::FailedPrecondition,
+            "reopen",
+        ),
         (
             Error::CorruptJournal {
                 ring_position: 5,
