@@ -8,6 +8,7 @@ use toml::Value;
 use super::validate::first;
 use super::{ServeConfig, plain};
 use crate::error::ServerError;
+use crate::files;
 
 /// Command line of `lumpscope serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -64,10 +65,7 @@ impl ServeConfig {
     /// # Errors
     /// The file cannot be read or parsed; the message names the line.
     pub fn of_file(path: &Path) -> Result<Self, ServerError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ServerError::ConfigRead {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = files::read_settings(path)?;
         toml::from_str(&text).map_err(|error| ServerError::ConfigParse {
             path: path.to_owned(),
             line: error
