@@ -1,6 +1,7 @@
 //! Must not achieve: to go on when the token or the certificate has been withdrawn, or to log in
 //! with a file that is no file of tokens.
 
+use std::error::Error;
 use std::time::Duration;
 
 use lumpscope_proto::v1;
@@ -18,7 +19,7 @@ use crate::door::harness::{
     Authority, LONG, Pair, Serving, http_get, place, raw_config, raw_tls_with, secret, token,
     tokens, with_token,
 };
-use crate::door::reload::HalfPut;
+use crate::door::reload::{HalfPut, known};
 
 const ALL: &str = "scopes = [\"observe\"]";
 
@@ -147,12 +148,16 @@ fn place_for(ours: &Authority, clients: &Authority) -> (tempfile::TempDir, Serve
 }
 
 /// A client that watches.
-async fn watching(service: &Serving, ours: &Authority, shown: &Pair) -> Watcher {
-    let channel = service.tls(ours, Some(shown)).await.unwrap();
+async fn watching(
+    service: &Serving,
+    ours: &Authority,
+    shown: &Pair,
+) -> Result<Watcher, Box<dyn Error>> {
+    let channel = service.tls(ours, Some(shown)).await?;
     let mut observe = ObserveClient::new(channel.clone());
-    let trace = observe.trace(v1::TraceRequest::default()).await.unwrap();
+    let trace = observe.trace(v1::TraceRequest::default()).await?;
     let trace = trace.into_inner();
-    Watcher { channel, trace }
+    Ok(Watcher { channel, trace })
 }
 
 struct Watcher {
@@ -189,10 +194,14 @@ async fn connections_of_an_authority_that_is_removed() {
     let crl = [theirs.revoke(&[]), other.revoke(&[])].concat();
     std::fs::write(folder.path().join("clients.crl"), crl).unwrap();
     service.reloader.reload().unwrap();
-    let goes = watching(&service, &ours, &theirs.sign("goes")).await;
-    let mut stays = watching(&service, &ours, &other.sign("stays")).await;
+    let goes = watching(&service, &ours, &theirs.sign("goes"))
+        .await
+        .unwrap();
+    let stays = other.sign("stays");
+    let mut stays = watching(&service, &ours, &stays).await.unwrap();
     let bytes = crate::common::body(9, 4 << 20);
     let under_way = HalfPut::begin(goes.channel.clone(), "-", &bytes).await;
+    known(&goes.channel, "-").await.unwrap();
     // A key that does not fit, and lists that are none, keep no authority alive.
     std::fs::write(&ca, &other.pem).unwrap();
     secret(&folder.path().join("key.pem"), &ours.sign("localhost").key);
@@ -220,8 +229,8 @@ async fn connections_of_a_certificate_that_is_revoked() {
     let (folder, config) = place_for(&ours, &theirs);
     let service = Serving::start(config).await;
     let (first, second) = (theirs.sign("goes"), theirs.sign("stays"));
-    let goes = watching(&service, &ours, &first).await;
-    let mut stays = watching(&service, &ours, &second).await;
+    let goes = watching(&service, &ours, &first).await.unwrap();
+    let mut stays = watching(&service, &ours, &second).await.unwrap();
     let crl = theirs.revoke(&[&first]);
     std::fs::write(folder.path().join("clients.crl"), crl).unwrap();
     service.reloader.reload().unwrap();
@@ -236,13 +245,21 @@ async fn a_certificate_that_has_expired() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (_folder, config) = place_for(&ours, &theirs);
     let service = Serving::start(config).await;
-    let soon = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(5);
-    let pair = theirs.sign_until("goes", Some(soon));
-    // A session to take up again later: its handshake shows no certificate.
-    let client = raw_config(&ours, b"http/1.1", Some(&pair));
-    let stream = raw_tls_with(service.metrics, client.clone()).await.unwrap();
-    assert_eq!(http_get(stream, "/livez", "").await.0, 200);
-    watching(&service, &ours, &pair).await.is_sent_away().await;
+    // Long enough for the slowest machine, in the end.
+    let mut seconds = 4;
+    let (client, watcher) = loop {
+        let end = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(seconds);
+        let pair = theirs.sign_until("goes", Some(end));
+        // A session to take up again later: its handshake shows no certificate.
+        let client = raw_config(&ours, b"http/1.1", Some(&pair));
+        let stream = raw_tls_with(service.metrics, client.clone()).await.unwrap();
+        let lives = http_get(stream, "/livez", "").await.0 == 200;
+        match watching(&service, &ours, &pair).await {
+            Ok(watcher) if lives => break (client, watcher),
+            _ => seconds *= 4,
+        }
+    };
+    watcher.is_sent_away().await;
     if let Ok(mut stream) = raw_tls_with(service.metrics, client).await {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -14,7 +14,7 @@ use lumpscope_server::door::Reloader;
 use lumpscope_server::error::ServerError;
 use lumpscope_server::serve::Service;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
 };
 use sha2::{Digest as _, Sha256};
@@ -49,6 +49,9 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Revocation lists are told apart by the name of their authority.
+        let name = format!("authority {}", number());
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self {
@@ -64,12 +67,11 @@ impl Authority {
 
     /// As [`Authority::sign`], with an end of its validity, since 1970.
     pub(crate) fn sign_until(&self, name: &str, end: Option<Duration>) -> Pair {
-        static SERIAL: AtomicU64 = AtomicU64::new(1);
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         if let Some(end) = end {
             params.not_after = rcgen::date_time_ymd(1970, 1, 1) + end;
         }
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let serial = number();
         params.serial_number = Some(serial.into());
         params.subject_alt_names = vec![if name.contains("://") {
             SanType::URI(name.try_into().unwrap())
@@ -121,6 +123,12 @@ impl Authority {
         std::fs::write(&files.cert, pair.cert).unwrap();
         secret(&files.key, &pair.key);
     }
+}
+
+/// A number that no authority and no certificate of this process has yet.
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Writes a file that only we can read.

@@ -46,7 +46,7 @@ impl HalfPut {
     }
 }
 
-async fn known(channel: &Channel, token: &str) -> Result<(), tonic::Status> {
+pub(crate) async fn known(channel: &Channel, token: &str) -> Result<(), tonic::Status> {
     let mut client = lumps(channel.clone(), token);
     let asked = client.list_stores(v1::ListStoresRequest {}).await;
     asked.map(|_| ())
