@@ -236,13 +236,21 @@ impl Service {
     /// # Panics
     /// When the endpoint does not answer.
     pub fn scrape(&self) -> String {
+        self.scrape_as("application/openmetrics-text")
+    }
+
+    /// The head and the metrics, in the form that `accept` asks for.
+    ///
+    /// # Panics
+    /// As [`Service::scrape`].
+    pub fn scrape_as(&self, accept: &str) -> String {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(&self.metrics).expect("metrics are served");
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .expect("a timeout can be set");
         let request = format!(
-            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            "GET /metrics HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
             self.metrics
         );
         stream

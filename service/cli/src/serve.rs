@@ -84,6 +84,8 @@ pub(super) fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<Exi
 }
 
 async fn serve(config: ServeConfig) -> Result<()> {
+    // Before a secret is read, and again when the user has changed.
+    privileges::hide().map_err(ServerError::from)?;
     // Before the ready line: whoever reads it may send a signal at once.
     let mut stop = Stop {
         terminate: listen(SignalKind::terminate())?,
@@ -160,6 +162,7 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
         manager => reach.sockets.extend(manager.map(PathBuf::from)),
     }
     let held = privileges::give_up(config.user.as_deref(), observing, &reach)?;
+    privileges::hide()?;
     if held.uid == 0 {
         warn!(
             "this service runs as root: if compromised, it can read and write every file on this machine; \

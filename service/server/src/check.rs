@@ -88,7 +88,8 @@ pub fn kinds(config: &ServeConfig) -> [ServeConfig; 3] {
     let mut tls = config.clone();
     let (tokens_file, s3_file) = (tls.tokens.take(), tls.s3_credentials.take());
     let mut none = tls.clone();
-    (none.tls_cert, none.tls_key, none.tls_client_ca) = (None, None, None);
+    (none.tls_cert, none.tls_key) = (None, None);
+    (none.tls_client_ca, none.tls_client_crl) = (None, None);
     let (mut tokens, mut s3) = (none.clone(), none);
     tokens.tokens = tokens_file;
     s3.s3_credentials = s3_file;

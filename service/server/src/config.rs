@@ -112,15 +112,16 @@ impl ServeConfig {
             cert: self.tls_cert.clone()?,
             key: self.tls_key.clone()?,
             client_ca: self.tls_client_ca.clone(),
+            client_crl: self.tls_client_crl.clone(),
         })
     }
 
     /// The files that are read again while they are in use.
     pub fn reloaded(&self) -> impl Iterator<Item = &PathBuf> {
-        let tls = [&self.tls_cert, &self.tls_key, &self.tls_client_ca];
-        tls.into_iter()
-            .chain([&self.tokens, &self.s3_credentials])
-            .flatten()
+        let tls = [&self.tls_cert, &self.tls_key];
+        let clients = [&self.tls_client_ca, &self.tls_client_crl];
+        let logins = [&self.tokens, &self.s3_credentials];
+        tls.into_iter().chain(clients).chain(logins).flatten()
     }
 
     /// Completed block requests that are handed out as events, from the start on.
@@ -210,6 +211,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// CA certificates for clients; `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
+    /// Revocation lists of these; `None`: no certificate is revoked.
+    pub client_crl: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ServerError {
-    /// The configuration file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    ConfigRead { path: PathBuf, source: io::Error },
     /// The configuration file cannot be understood.
     #[error("{}, line {line}: {why}", path.display())]
     ConfigParse {
@@ -59,9 +56,29 @@ pub enum ServerError {
         key: &'static str,
         address: SocketAddr,
     },
-    /// A file of certificates or tokens cannot be used.
+    /// A token that others could read on its way.
+    #[error(
+        "{key}: {url} is another machine, to which the token of {variable} would travel unencrypted: \
+         use https://, a collector on this machine, or leave the variable out"
+    )]
+    TokenInClear {
+        key: &'static str,
+        /// Where it would go.
+        url: String,
+        variable: &'static str,
+    },
+    /// A file of settings, certificates or tokens cannot be used.
     #[error("{}: {why}", path.display())]
     DoorFile { path: PathBuf, why: String },
+    /// Files of the door that a reload has not taken.
+    #[error(
+        "{}; what these files said before stays in force, all others are reloaded",
+        wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    NotReloaded {
+        /// What is wrong with each.
+        wrong: Vec<Self>,
+    },
     /// The UNIX socket cannot be listened on.
     #[error("cannot listen on the UNIX socket {}: {why}", path.display())]
     UnixSocket { path: PathBuf, why: String },

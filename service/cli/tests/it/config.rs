@@ -10,6 +10,8 @@ use crate::process::{PROGRAM, Process, program};
 use clap::{CommandFactory as _, Parser};
 use lumpscope_server::config::document::{self, NOT_KEYS};
 use lumpscope_server::config::{ServeArgs, ServeConfig};
+use lumpscope_server::memory_sum;
+use lumpscope_units::Size;
 
 #[derive(Parser)]
 struct Flags {
@@ -50,9 +52,8 @@ fn other_value(key: &str) -> &'static str {
         "store" => "b=/y",
         "listen" | "metrics-listen" => "127.0.0.1:7",
         "unix-mode" => "660",
-        "tls-cert" | "tls-key" | "tls-client-ca" | "tokens" | "unix-socket" | "probe-object" => {
-            "/etc/some/file"
-        }
+        "tls-cert" | "tls-key" | "tls-client-ca" | "tls-client-crl" | "tokens" | "unix-socket"
+        | "probe-object" => "/etc/some/file",
         "user" => "root",
         "guard" => "a=deny",
         "io-backend" => "threads",
@@ -91,12 +92,12 @@ fn every_flag_is_a_setting_a_key_and_a_variable() {
     assert_eq!(known, wanted, "settings() and the flags");
     for key in &keys {
         let value = other_value(key);
-        let tls = ["--tls-cert=/c", "--tls-key=/k"];
+        let tls = ["--tls-cert=/c", "--tls-key=/k", "--tls-client-ca=/a"];
         let flag = format!("--{key}={value}");
-        let more = if key == "tls-client-ca" {
-            &tls[..]
-        } else {
-            &[]
+        let more = match key.as_str() {
+            "tls-client-ca" => &tls[..2],
+            "tls-client-crl" => &tls[..],
+            _ => &[],
         };
         let pair = match key.as_str() {
             "tls-cert" => "--tls-key=/k",
@@ -584,4 +585,109 @@ fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
     let config = with(good).unwrap();
     assert_eq!(config.trace_url.as_deref(), Some(good));
     assert_eq!(with("").unwrap().trace_url, None);
+}
+
+/// A limit as systemd, docker and Kubernetes write it: what stands behind `before`, up to `after`.
+fn limit(text: &str, before: &str, after: char) -> u64 {
+    let (_, rest) = text.split_once(before).expect(before);
+    let size = rest.split(after).next().unwrap();
+    let Size(bytes) = size.trim_end_matches('i').to_uppercase().parse().unwrap();
+    bytes
+}
+
+#[test]
+fn the_memory_that_the_service_is_given_is_enough_for_what_it_may_hold() {
+    // The index of two million lumps, which is not a part of the sum.
+    const INDEX: u64 = 64 << 20;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let manifest = read("docs/kubernetes/lumpscope.yaml");
+    let (_, settings) = manifest.split_once("lumpscope.toml: |\n").unwrap();
+    let (settings, _) = settings.split_once("---").unwrap();
+    let compose = read("docker-compose.yml");
+    let of_demo = |key: &str| {
+        let (_, rest) = compose.split_once(&format!("LUMPSCOPE_{key}: ")).unwrap();
+        rest.lines().next().unwrap().to_owned()
+    };
+    let demo = format!(
+        "store = [\"raw=/a\", \"ext4=/b\", \"xfs=/c\"]\nput-memory = {:?}\nget-memory = {:?}\n\
+         buffer-budget = {:?}\n",
+        of_demo("PUT_MEMORY"),
+        of_demo("GET_MEMORY"),
+        of_demo("BUFFER_BUDGET")
+    );
+    let of_compose = limit(&compose, "LUMPSCOPE_MEMORY:-", '}');
+    let unit = limit(
+        &read("service/server/systemd/lumpscope.service"),
+        "MemoryMax=",
+        '\n',
+    );
+    for (what, settings, given) in [
+        ("unit", read("service/server/lumpscope.example.toml"), unit),
+        (
+            "kubernetes",
+            settings.to_owned(),
+            limit(&manifest, "limits:\n              memory: ", '\n'),
+        ),
+        ("compose", "store = [\"disk=/a\"]".to_owned(), of_compose),
+        ("compose, demo", demo, of_compose),
+    ] {
+        let config: ServeConfig = toml::from_str(&settings).unwrap();
+        let sum = memory_sum(&config.checked().unwrap());
+        assert!(
+            sum + INDEX <= given,
+            "{what}: {} of {}",
+            Size(sum),
+            Size(given)
+        );
+    }
+}
+
+#[test]
+fn a_token_for_the_collector_goes_to_no_other_machine_in_clear() {
+    let dir = folder();
+    let store = store_file(dir.path(), "clear", 16 << 20, 4096, 0.05);
+    let store = format!("a={}", store.display());
+    let check = |endpoint: &str, variable: &str| {
+        Command::new(PROGRAM)
+            .args(["serve", "--check-config", "--store", &store])
+            .args(["--otlp-endpoint", endpoint])
+            .env(variable, "authorization=Bearer%20s3cret")
+            .output()
+            .unwrap()
+    };
+    for variable in [
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    ] {
+        for far in ["http://collector.example:4317", "http://192.0.2.1:4317"] {
+            let refused = check(far, variable);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success(), "{far}");
+            for word in [far, variable, "unencrypted", "https://"] {
+                assert!(said.contains(word), "{word:?} in {said}");
+            }
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+        for near in [
+            "http://127.0.0.1:4317",
+            "http://[::1]:4317",
+            "http://localhost:4317",
+        ] {
+            assert!(check(near, variable).status.success(), "{near}");
+        }
+        assert!(
+            check("https://collector.example:4317", variable)
+                .status
+                .success()
+        );
+    }
+    assert!(
+        check("http://collector.example:4317", "OTHER")
+            .status
+            .success()
+    );
 }

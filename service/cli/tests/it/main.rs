@@ -5,6 +5,7 @@
 mod admin_failed;
 mod bad_spots;
 mod binary;
+mod collector;
 mod columns;
 mod commands;
 #[allow(dead_code, reason = "the service's own tests use the rest")]

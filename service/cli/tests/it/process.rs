@@ -64,7 +64,8 @@ impl Process {
         Self::spawn(command.args(["-c", &script, PROGRAM]), folder, stores, more)
     }
 
-    fn spawn(
+    /// As [`Process::start`], with a command of which the first words are there.
+    pub(crate) fn spawn(
         command: &mut Command,
         folder: &Path,
         stores: &[(&str, &Path)],

@@ -10,6 +10,7 @@ use toml::{Spanned, Value};
 use super::validate::first;
 use super::{ServeConfig, plain};
 use crate::error::ServerError;
+use crate::files;
 
 /// Command line of `lumpscope serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -82,10 +83,7 @@ impl ServeConfig {
 
     /// The keys of a file that can be used, and the others.
     fn read_file(path: &Path) -> Result<(Self, WrongKeys), ServerError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ServerError::ConfigRead {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = files::read_settings(path)?;
         let unread = |error: toml::de::Error| ServerError::ConfigParse {
             path: path.to_owned(),
             line: error

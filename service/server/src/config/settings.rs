@@ -59,6 +59,10 @@ pub struct ServeConfig {
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CA")]
     #[serde(serialize_with = "shown")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Revocation lists (CRL) of these CAs, PEM, one for each CA: the certificates in them are refused
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CRL")]
+    #[serde(serialize_with = "shown")]
+    pub tls_client_crl: Option<PathBuf>,
     /// TOML file of tokens and their rights; requests over TCP then need one
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKENS")]
     #[serde(serialize_with = "shown")]
@@ -140,7 +144,7 @@ pub struct ServeConfig {
     #[arg(long, value_name = "DIR", env = "LUMPSCOPE_PIN_MAPS")]
     #[serde(serialize_with = "shown")]
     pub pin_maps: Option<PathBuf>,
-    /// Send traces to the OpenTelemetry collector at this http://HOST:PORT (OTLP over gRPC)
+    /// Send traces to the OpenTelemetry collector at this http:// or https:// HOST:PORT (OTLP over gRPC)
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
     /// Link of the page to a trace: a URL of Jaeger or Grafana with {trace_id} in it
@@ -300,6 +304,7 @@ impl Default for ServeConfig {
             tls_cert: None,
             tls_key: None,
             tls_client_ca: None,
+            tls_client_crl: None,
             tokens: None,
             reload_interval: seconds(10),
             max_connections: 2048,

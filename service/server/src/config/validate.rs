@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use lumpscope_units::Size;
@@ -12,12 +13,23 @@ use crate::error::ServerError;
 
 /// Longest that can be configured for requests under way at the end.
 const MAX_DRAIN: Duration = Duration::from_mins(10);
+/// Variables of OpenTelemetry with what the collector asks for, tokens among it.
+const HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+];
 /// In a URL of traces: the place of the id.
 const TRACE_ID: &str = "{trace_id}";
 
 /// Everything that is wrong, in the order in which it was found.
 #[derive(Default)]
 pub(crate) struct Problems(Vec<ServerError>);
+
+/// True: what is sent to this host stays on this machine.
+fn is_here(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
 
 /// The first problem, if there is any.
 pub(super) fn first(problems: Vec<ServerError>) -> Result<(), ServerError> {
@@ -147,6 +159,10 @@ impl ServeConfig {
         if let Some(missing) = missing {
             problems.0.push(ServerError::TlsIncomplete { missing });
         }
+        let good = self.tls_client_crl.is_none() || self.tls_client_ca.is_some();
+        let want = "it with tls-client-ca, whose certificates it revokes";
+        let given = self.tls_client_crl.as_deref().unwrap_or(Path::new(""));
+        problems.unless(good, "tls-client-crl", given.display(), want);
         let tls = self.tls();
         let known = |ca: bool| self.tokens.is_some() || ca;
         let safe = tls
@@ -175,12 +191,26 @@ impl ServeConfig {
             host.then_some(url)
         };
         if let Some(given) = &self.otlp_endpoint {
-            let good = parsed(given).is_some_and(|url| {
-                url.scheme_str() == Some("http") && matches!(url.path(), "" | "/")
-            });
-            let want = "http://HOST:PORT (for a collector with TLS, run another collector next to this \
-                        service)";
-            problems.unless(good, "otlp-endpoint", given, want);
+            let url = parsed(given).filter(|url| matches!(url.path(), "" | "/"));
+            let scheme = url.as_ref().and_then(http::Uri::scheme_str);
+            let good = matches!(scheme, Some("http" | "https"));
+            problems.unless(
+                good,
+                "otlp-endpoint",
+                given,
+                "http://HOST:PORT or https://HOST:PORT",
+            );
+            let host = url.as_ref().and_then(http::Uri::host).unwrap_or_default();
+            let variable = HEADERS
+                .into_iter()
+                .find(|name| std::env::var_os(name).is_some());
+            if let (Some("http"), false, Some(variable)) = (scheme, is_here(host), variable) {
+                problems.0.push(ServerError::TokenInClear {
+                    key: "otlp-endpoint",
+                    url: given.clone(),
+                    variable,
+                });
+            }
         }
         if let Some(given) = &self.trace_url {
             let url = given.replace(TRACE_ID, "0af7651916cd43dd8448eb211c80319c");

@@ -120,6 +120,68 @@ fn the_python_example_works_unchanged() {
 }
 
 #[test]
+fn the_python_example_works_over_the_unix_socket() {
+    if !available(&[Need::Tool("grpc-python")]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("lumpscope.sock");
+    let served = Served::start(&["--unix-socket", socket.to_str().expect("UTF-8")]);
+    let server = format!("unix:{}", socket.display());
+    let said = good(&python(&["--server", &server, "--store", "disk"]));
+    assert!(said.ends_with("all done\n"), "{said}");
+    assert!(served.service.stop());
+}
+
+/// Reads metrics from stdin with the parser of the form that is the argument; it refuses what is not of it.
+const PARSER: &str = "
+import importlib, sys
+parser = importlib.import_module(sys.argv[1])
+families = list(parser.text_string_to_metric_families(sys.stdin.read()))
+print(len(families))
+";
+
+#[test]
+fn scrapers_get_the_form_that_they_ask_for() {
+    if !available(&[Need::Tool("grpc-python")]) {
+        return;
+    }
+    let served = Served::start(&[]);
+    good(&python(&["--server", served.address(), "--store", "disk"]));
+    for (accept, kind, parser) in [
+        (
+            "text/plain;version=0.0.4",
+            "text/plain; version=0.0.4;",
+            "prometheus_client.parser",
+        ),
+        (
+            "text/plain;version=1.0.0",
+            "text/plain; version=1.0.0;",
+            "prometheus_client.parser",
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
+            "application/openmetrics-text; version=1.0.0;",
+            "prometheus_client.openmetrics.parser",
+        ),
+    ] {
+        let scraped = served.service.scrape_as(accept);
+        let (head, metrics) = scraped.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains(kind), "{head}");
+        let file = served.folder.path().join("metrics");
+        std::fs::write(&file, metrics).expect("a file can be written");
+        let parsed = Command::new(find_tool("grpc-python").expect("it was found before"))
+            .args(["-c", PARSER, parser])
+            .stdin(std::fs::File::open(&file).expect("it was written"))
+            .output()
+            .expect("it starts");
+        let families: usize = good(&parsed).trim().parse().expect("a number");
+        assert!(families > 100, "{families}");
+    }
+    assert!(served.service.stop());
+}
+
+#[test]
 fn the_python_example_works_with_a_token() {
     if !available(&[Need::Tool("grpc-python")]) {
         return;

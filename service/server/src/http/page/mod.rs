@@ -137,8 +137,7 @@ async fn live(
             return failed(StatusCode::SERVICE_UNAVAILABLE, &why);
         }
     };
-    // Until it ends, the connection is not idle.
-    let call = Connection::of(request.extensions()).map(Connection::call);
+    let connection = Connection::of(request.extensions()).cloned();
     stream::answer(stream::Live {
         asking: api.asking,
         hello: api.hello,
@@ -147,7 +146,7 @@ async fn live(
         watching,
         viewer,
         since,
-        call,
+        connection,
     })
 }
 

@@ -1,10 +1,12 @@
 //! From the queue to the collector.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
+use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
@@ -15,6 +17,7 @@ use tracing::{info, warn};
 
 use super::{FLUSH_WITHIN, Shared};
 use crate::error::ServerError;
+use crate::files;
 
 /// Most spans of one message: about half a MiB.
 const BATCH: usize = 512;
@@ -22,23 +25,42 @@ const BATCH: usize = 512;
 const EVERY: Duration = Duration::from_millis(200);
 /// Longest that the collector may take for a batch.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// Variables of OpenTelemetry that name the certificate of the collector's CA, as PEM.
+const CERTIFICATES: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+];
+/// Without one: the CAs that the system knows.
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Pause after a batch that was not taken; doubled each time up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// The exporter, which connects when there is something to send.
 ///
 /// # Errors
-/// An endpoint that is no address.
+/// An endpoint that is no address; for `https://`, no certificate of a CA.
 pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
-    let built = SpanExporter::builder()
+    let failed =
+        |why: String| ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {why}"));
+    let mut builder = SpanExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint)
         .with_timeout(TIMEOUT)
         // What a batch costs when nobody is there is decided here alone.
-        .with_retry_policy(RetryPolicy::disabled())
-        .build();
-    let mut exporter = built
-        .map_err(|error| ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {error}")))?;
+        .with_retry_policy(RetryPolicy::disabled());
+    if endpoint.starts_with("https:") {
+        let ca = CERTIFICATES.iter().find_map(std::env::var_os);
+        let ca = ca.map_or_else(|| PathBuf::from(SYSTEM_CA), PathBuf::from);
+        let pem = files::read(&ca, None).map_err(|error| {
+            failed(format!(
+                "{error}; name the certificate of the collector's CA in {}",
+                CERTIFICATES[1]
+            ))
+        })?;
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+        builder = builder.with_tls_config(tls);
+    }
+    let mut exporter = builder.build().map_err(|error| failed(error.to_string()))?;
     exporter.set_resource(&RESOURCE);
     Ok(exporter)
 }

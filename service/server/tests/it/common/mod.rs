@@ -75,6 +75,7 @@ pub(crate) fn use_tls(config: &mut ServeConfig, files: TlsFiles) {
     config.tls_cert = Some(files.cert);
     config.tls_key = Some(files.key);
     config.tls_client_ca = files.client_ca;
+    config.tls_client_crl = files.client_crl;
 }
 
 /// A service that runs until [`Running::stop`].
