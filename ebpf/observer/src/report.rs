@@ -135,10 +135,29 @@ impl BlockReport {
         let untold = audit.untold.iter();
         self.data_requests += untold.clone().filter(data).map(|o| o.requests).sum::<u64>();
         self.lost_gaps += untold.map(|total| total.requests).sum::<u64>();
-        self.owners.extend(audit.untold.iter().cloned());
+        for total in &audit.untold {
+            let same =
+                |o: &&mut OwnerTotal| (&o.owner, &o.operation) == (&total.owner, &total.operation);
+            match self.owners.iter_mut().find(same) {
+                Some(known) => {
+                    known.requests += total.requests;
+                    known.bytes += total.bytes;
+                }
+                None => self.owners.push(total.clone()),
+            }
+        }
         if let Some(moves) = &audit.untold_moves {
             self.sequential += moves.requests - moves.seeks.min(moves.requests);
-            self.moves.push(moves.clone());
+            let same =
+                |m: &&mut HeadMove| (&m.owner, &m.moved_by) == (&moves.owner, &moves.moved_by);
+            match self.moves.iter_mut().find(same) {
+                Some(known) => {
+                    known.requests += moves.requests;
+                    known.seeks += moves.seeks;
+                    known.travel_bytes += moves.travel_bytes;
+                }
+                None => self.moves.push(moves.clone()),
+            }
         }
         self.unknown_bytes += audit.untold_own_bytes;
         self.own_bytes += audit.untold_own_bytes;
@@ -174,8 +193,8 @@ pub struct HeadMove {
 /// Totals of one owner class and operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerTotal {
-    /// `request`, `store`, `fs-journal`, `fs-metadata`, `writeback`, `other`; `unknown`: completed
-    /// without an event, because it was not sampled or did not fit into the ring. While there are
+    /// `request`, `store`, `fs-journal`, `fs-metadata`, `writeback`, `other`; `unknown`: made by the
+    /// service in a place that it had not told of, or completed without an event, because it was not sampled or did not fit into the ring. While there are
     /// such, the others are at least what is said; the sum is exact.
     pub owner: String,
     /// `read`, `write`, `flush`, `discard`, `other`.
@@ -338,6 +357,17 @@ pub struct InFlightReport {
     pub oldest_ns: u64,
     /// The oldest in words; empty: as above.
     pub oldest: String,
+    /// Since the kernel knows the disk; absent: it does not count.
+    pub time: Option<DiskTime>,
+}
+
+/// How long block requests of a disk were under way, as the kernel counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTime {
+    /// Any of them, in nanoseconds.
+    pub busy_ns: u64,
+    /// All of them, added up.
+    pub under_way_ns: u64,
 }
 
 /// One request that has ended, explained.

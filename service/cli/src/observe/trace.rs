@@ -41,7 +41,7 @@ pub(super) struct FilterArgs {
     pub(super) store: Option<String>,
     /// Only block requests of this owner class
     #[arg(long, value_name = "CLASS",
-          value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "other"])]
+          value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "unknown", "other"])]
     owner: Option<String>,
     /// Only block requests of this operation
     #[arg(long, value_name = "OPERATION",

@@ -238,7 +238,7 @@ metrics! {
     PROBE_ATTACHED = "probe_attached" Gauge ["store", "device", "mode"]
         "1: the disk below the store is observed.";
     BLOCK_REQUESTS = "block_requests" Counter ["store", "owner", "operation"]
-        "Block requests of the disk. Owners: request, store, fs-journal, fs-metadata, writeback, other; unknown: completed without an event, so the others are lower bounds and the sum is exact.";
+        "Block requests of the disk. Owners: request, store, fs-journal, fs-metadata, writeback, other; unknown: made by Lumpscope in a place that it had not declared, or completed without an event, so the others are lower bounds and the sum is exact.";
     BLOCK_BYTES = "block_bytes" Counter ["store", "owner", "operation"]
         "Bytes of these block requests.";
     BLOCK_DATA_REQUESTS = "block_data_requests" Counter ["store"]

@@ -54,6 +54,7 @@ fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
             None => "by several requests".to_owned(),
         },
         Owner::Store => "by the store itself".to_owned(),
+        Owner::Unknown => "by the service, in no known place".to_owned(),
         Owner::FsJournal => format!("by the {system} journal"),
         Owner::FsMetadata => format!("for {system} metadata"),
         Owner::Writeback => "by the kernel's writeback".to_owned(),

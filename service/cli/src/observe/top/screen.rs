@@ -43,34 +43,9 @@ fn one(s: &StoreView) -> String {
         device => device,
     };
     let mut text = format!("{} on {}\n", escaped(&s.store), escaped(disk));
-    let _ = writeln!(
-        text,
-        "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s",
-        number(s.block_requests_per_second),
-        bytes(s.block_bytes_per_second),
-        share(s.sequential_share),
-        s.seek_median_bytes
-            .map_or_else(|| NONE.to_owned(), human::bytes),
-        bytes(s.travel_bytes_per_second),
-    );
-    let _ = writeln!(
-        text,
-        "  attributed {}, events lost {}, time lost to others per second: {}",
-        share(s.attributed_share),
-        human::count(s.lost_events),
-        lost(s),
-    );
-    if s.in_flight > 0 {
-        let oldest = match s.oldest_in_flight.as_str() {
-            "" => String::new(),
-            what => format!(
-                ", the oldest for {}: {}",
-                human::duration_ns(s.oldest_in_flight_ns),
-                escaped(what)
-            ),
-        };
-        let in_flight = human::count(s.in_flight);
-        let _ = writeln!(text, "  {in_flight} in flight{oldest}");
+    // Of a disk that is not observed nobody has counted anything.
+    if let Some(requests) = s.block_requests_per_second {
+        text.push_str(&observed(s, requests));
     }
     if !s.incomplete.is_empty() {
         let _ = writeln!(text, "  INCOMPLETE: {}", escaped(&s.incomplete));
@@ -79,6 +54,43 @@ fn one(s: &StoreView) -> String {
     if !s.processes.is_empty() {
         text.push_str(&format!("\n{}", processes(&s.processes)));
     }
+    text
+}
+
+fn observed(s: &StoreView, requests: f64) -> String {
+    let known =
+        |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| NONE.to_owned(), text);
+    let mut text = format!(
+        "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s\n",
+        number(requests),
+        known(s.block_bytes_per_second, bytes),
+        share(s.sequential_share),
+        s.seek_median_bytes
+            .map_or_else(|| NONE.to_owned(), human::bytes),
+        known(s.travel_bytes_per_second, bytes),
+    );
+    let oldest = match s.oldest_in_flight.as_str() {
+        "" => String::new(),
+        what => format!(
+            ", the oldest for {}: {}",
+            human::duration_ns(s.oldest_in_flight_ns),
+            escaped(what)
+        ),
+    };
+    let _ = writeln!(
+        text,
+        "  %util {}, aqu-sz {}, {} in flight{oldest}",
+        known(s.util, |share| format!("{:.1}", share * 100.0)),
+        known(s.aqu_sz, |mean| format!("{mean:.2}")),
+        s.in_flight.map_or_else(|| NONE.to_owned(), human::count),
+    );
+    let _ = writeln!(
+        text,
+        "  attributed {}, events lost {}, time lost to others per second: {}",
+        share(s.attributed_share),
+        s.lost_events.map_or_else(|| NONE.to_owned(), human::count),
+        lost(s),
+    );
     text
 }
 
@@ -178,6 +190,13 @@ mod tests {
                 read_bytes_per_second: 51_200.0,
                 ..Default::default()
             }],
+            block_requests_per_second: Some(0.0),
+            block_bytes_per_second: Some(0.0),
+            travel_bytes_per_second: Some(0.0),
+            util: Some(0.423),
+            aqu_sz: Some(1.307),
+            in_flight: Some(2),
+            lost_events: Some(0),
             sequential_share: Some(0.25),
             lost_ns_per_second: [("fs-journal".to_owned(), 2_000_000.0)].into(),
             incomplete: "3 events were lost".into(),
@@ -187,6 +206,7 @@ mod tests {
         for line in [
             "fast on loop3",
             "  disk: 0 requests/s, 0 B/s, sequential 25.0 %, median seek -, travel 0 B/s",
+            "  %util 42.3, aqu-sz 1.31, 2 in flight",
             "  attributed -, events lost 0, time lost to others per second: fs-journal 2.00 ms",
             "  INCOMPLETE: 3 events were lost",
         ] {
@@ -197,6 +217,16 @@ mod tests {
         assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
         let wanted = "dd[4711] 12.5 50.0 KiB 0 B /user.slice";
         assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
+        let unseen = StoreView {
+            store: "fast".into(),
+            incomplete: "not observed: no privileges".into(),
+            ..Default::default()
+        };
+        let shown = text("now", &[unseen]);
+        assert!(
+            !shown.contains("disk:") && !shown.contains("attributed"),
+            "{shown}"
+        );
         let drawn = redraw("abc\ndef", Some(2));
         assert_eq!(drawn, "\x1b[Hab\x1b[K\nde\x1b[K\n\x1b[J");
     }

@@ -13,7 +13,8 @@ const NAME: usize = 24;
 const LEGEND: &str = "\
 fs-journal, fs-metadata and flushes are of all who use the disk. unknown:
 written back by the kernel, or made by a process that has ended, in no file that
-was seen.";
+was seen; or two processes wrote where a file came or went. A request over
+several files counts for the first, its bytes for each.";
 
 /// All of it; `most`: files of a disk that are shown.
 pub(super) fn text(report: &WatchReport, most: usize) -> String {
