@@ -470,6 +470,8 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         reissues: seen[stats::REISSUES],
         failed: seen[stats::ERRORS],
         merged: kernel.after.merged,
+        busy_ms: kernel.after.busy_ms,
+        under_way_ms: kernel.after.under_way_ms,
         not_sampled: seen[stats::NOT_SAMPLED],
         untold: untold_in(seen),
         untold_moves: untold_moves_in(seen),

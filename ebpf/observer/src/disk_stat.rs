@@ -13,6 +13,9 @@ pub(crate) struct DiskStat {
     pub(crate) bytes: u64,
     /// Bios that were merged into requests which waited: read, written, discarded.
     pub(crate) merged: [u64; 3],
+    /// Time in which any request was under way, and the time of all of them, summed: in milliseconds.
+    pub(crate) busy_ms: u64,
+    pub(crate) under_way_ms: u64,
     /// Requests made and not yet counted above. Before 6.16 only those that the driver has.
     pub(crate) under_way: u64,
 }
@@ -32,6 +35,8 @@ impl DiskStat {
             requests: self.requests.saturating_sub(before.requests),
             bytes: self.bytes.saturating_sub(before.bytes),
             merged: std::array::from_fn(|i| self.merged[i].saturating_sub(before.merged[i])),
+            busy_ms: self.busy_ms.saturating_sub(before.busy_ms),
+            under_way_ms: self.under_way_ms.saturating_sub(before.under_way_ms),
             under_way: self.under_way,
         }
     }
@@ -42,7 +47,7 @@ pub(crate) fn read_stat(disk: &str) -> Option<DiskStat> {
 }
 
 /// Fields as in Documentation/block/stat.rst: for each of read, write, discard: completed,
-/// merged, sectors, ticks; behind the writes how many are under way; flushes come last. Old kernels lack the later ones.
+/// merged, sectors, ticks; behind the writes how many are under way, and the two times; flushes come last. Old kernels lack the later ones.
 fn parse_stat(text: &str) -> Option<DiskStat> {
     let fields: Vec<u64> = text
         .split_whitespace()
@@ -57,6 +62,8 @@ fn parse_stat(text: &str) -> Option<DiskStat> {
         bytes: (at(2) + at(6) + at(13)) * SECTOR_BYTES,
         merged: [at(1), at(5), at(12)],
         under_way: at(8),
+        busy_ms: at(9),
+        under_way_ms: at(10),
     })
 }
 
@@ -73,13 +80,15 @@ mod tests {
 
     #[test]
     fn reads_the_kernel_s_line() {
-        let line = "  1  7  16  0  4  9  32  0  6  0  0  2  5  8  0  3  0\n";
+        let line = "  1  7  16  0  4  9  32  0  6  20  30  2  5  8  0  3  0\n";
         assert_eq!(
             parse_stat(line),
             Some(DiskStat {
                 requests: 10,
                 bytes: 56 * 512,
                 merged: [7, 9, 5],
+                busy_ms: 20,
+                under_way_ms: 30,
                 under_way: 6
             })
         );

@@ -223,6 +223,10 @@ pub struct AuditReport {
     /// What the kernel merged into requests that were waiting, as it counts: bios that were read,
     /// written, discarded.
     pub merged: [u64; 3],
+    /// Time in which the disk had any request, as the kernel counts, and the time of all requests, summed.
+    pub busy_ms: u64,
+    /// Divided by the time that has passed it is the mean length of the queue.
+    pub under_way_ms: u64,
     /// Events not handed out because the event policy did not ask for them.
     pub not_sampled: u64,
     /// Block requests of which submission (thread or io_uring) and place name the same I/O.

@@ -245,10 +245,12 @@ metrics! {
         "Block requests that began exactly where the previous one ended.";
     SEEK_DISTANCE = "block_seek_distance_bytes" Histogram ["store", "owner", "operation"]
         "Distance between the end of a block request and the start of the next, without its sign.";
+    SIGNED_SEEK = "block_signed_seek_bytes" Histogram ["store", "operation"]
+        "This distance with its sign, in powers of two: below 0 the seek was towards sector 0. Distances with signs are not added up: the sum is NaN.";
     DEVICE_TIME = "block_device_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion of a block request that has a seek distance.";
     SEEK_DEVICE_TIME = "block_seek_device_time_seconds" Histogram ["store", "operation", "seek"]
-        "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0.";
+        "Device time by seek distance: the label is the interval of the signed distance, a negative one is a seek towards sector 0. Each operation has all intervals.";
     FLUSH_TIME = "block_flush_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion of a flush of the disk's cache.";
     DISCARD_TIME = "block_discard_time_seconds" Histogram ["store", "owner", "operation"]
@@ -263,6 +265,10 @@ metrics! {
         "Block requests of the disk below the store that are under way now, whoever made them.";
     BLOCK_OLDEST = "block_in_flight_oldest_seconds" Gauge ["store"]
         "How long the oldest of them has been under way; 0: there is none. `lumpscope top` says what it is.";
+    BLOCK_BUSY = "block_busy_seconds" Counter ["store"]
+        "Time in which the disk below the store had block requests under way, as the kernel's own statistics count: its rate is the utilisation (%util of iostat).";
+    BLOCK_UNDER_WAY = "block_under_way_seconds" Counter ["store"]
+        "Time that all block requests were under way, summed, as the kernel counts: its rate is the mean queue (aqu-sz of iostat).";
     BLOCK_FAILED = "block_failed_requests" Counter ["store"]
         "Block requests that ended with an error, whoever made them.";
     BLOCK_FAILURES = "block_failures" Counter ["store", "operation", "failure"]

@@ -153,6 +153,7 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         s.report.block.sequential
     })?;
     out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
+    out.histogram(&names::SIGNED_SEEK, stores, heat::signed_seek)?;
     out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
     out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)?;
     out.histogram(&names::FLUSH_TIME, stores, heat::flush_time)?;
@@ -168,6 +169,16 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         &names::BLOCK_OLDEST,
         stores.iter().map(|s| (vec![&*s.named.name], oldest(s))),
     )?;
+    let ms = |count: u64| seconds(count.saturating_mul(1_000_000));
+    let of_kernel: [(_, fn(&Snapshot<'_>) -> u64); 2] = [
+        (&names::BLOCK_BUSY, |s| s.report.audit.busy_ms),
+        (&names::BLOCK_UNDER_WAY, |s| s.report.audit.under_way_ms),
+    ];
+    for (metric, count) in of_kernel {
+        let series = stores.iter();
+        let series = series.map(|s| (vec![&*s.named.name], ms(count(s))));
+        out.counter(metric, series)?;
+    }
     failures(out, stores)
 }
 

@@ -49,7 +49,12 @@ fn with(changes: &[(&str, &str, &str)]) -> String {
     let copy = tempfile::tempdir().expect("there is room");
     let root = folder();
     let root = root.ancestors().nth(2).expect("the workspace");
-    for path in ["dashboards", "service/server/METRICS.md"] {
+    let inputs = [
+        "dashboards",
+        "service/server/METRICS.md",
+        "docker-compose.yml",
+    ];
+    for path in inputs {
         let target = copy.path().join(path);
         std::fs::create_dir_all(target.parent().expect("a folder")).expect("it can be made");
         let copied = Command::new("cp")
@@ -105,4 +110,92 @@ fn an_option_that_grafana_does_not_know_does_not_compile() {
         "'auto_min'",
     )]);
     assert!(said.contains("footer"), "{said}");
+}
+
+/// What Grafana does by rules of its own: each fault is made, and found.
+#[test]
+fn what_grafana_would_show_otherwise_is_found() {
+    if !needs() {
+        return;
+    }
+    let (build, panels) = (
+        "dashboards/grafana/src/build.ts",
+        "dashboards/grafana/src/panels.ts",
+    );
+    let (overview, seek) = (
+        "dashboards/grafana/src/overview.ts",
+        "dashboards/grafana/src/seek.ts",
+    );
+    let engine = "dashboards/grafana/src/engine.ts";
+    let said = with(&[
+        (
+            build,
+            ".titleFormat('{{alertname}}')",
+            ".titleFormat('Alert')",
+        ),
+        (panels, ".xTickLabelMaxLength(40)", ""),
+        (panels, "color: 'blue', ", ""),
+        (
+            panels,
+            "if (words.native) panel",
+            "if (!words.native) panel",
+        ),
+        (panels, ".scheme('YlOrRd')", ".scheme('Turbo')"),
+        (overview, "      names: true,\n", ""),
+        (
+            overview,
+            "worst('instance, store'), legend: '{{instance}} {{store}}'",
+            "worst('store'), legend: '{{store}}'",
+        ),
+        (
+            overview,
+            "[null, 'green'], [1, 'red']",
+            "[null, 'green'], [1, 'red'], [0, 'red']",
+        ),
+        (seek, "legend: name,", "legend: name && '{{store}}',"),
+        (
+            seek,
+            "`sum by (le) (${ofDisks(rate('lumpscope_block_signed",
+            "`sum by (le, operation) (${ofDisks(rate('lumpscope_block_signed",
+        ),
+        (seek, "'16GiB..inf'];", "];"),
+        (engine, "said('never', 0)", "said('never', 1)"),
+        (engine, "      w: 16,", "      w: 12,"),
+    ]);
+    for part in [
+        "a mark of Alerts does not name its alert and its runbook",
+        "labels below the bars end after",
+        "red from 80 of the unit on",
+        "the zero bucket of a native histogram empties the panel",
+        "the palette Turbo is not turned round",
+        "Version: shows how many there are, not which",
+        "stores of one name are one series",
+        "stores of one name have one legend",
+        "thresholds do not rise",
+        "two queries have one legend",
+        "Time and signed seek distance: rows are not the buckets",
+        "no table has a line for seek=16GiB..inf",
+        "a time of 0 is shown as decades ago",
+        "holes in the grid",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = with(&[
+        (
+            panels,
+            "format: prometheus.PromQueryFormat.Heatmap }));",
+            "}));",
+        ),
+        (
+            "docker-compose.yml",
+            "- ./docs/runbooks:",
+            "- ./docs/books:",
+        ),
+    ]);
+    for part in [
+        "in the order of parseFloat of their names",
+        "puts no runbooks at",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
