@@ -15,8 +15,8 @@ function of(expr: string, what = ''): Query {
   return { expr, legend: what === '' ? STORE_NAME : `${STORE_NAME} ${what}` };
 }
 
-/** Bytes a second by which the data of each store grew over the last day. */
-const GROWTH = `sum by (instance, store) (deriv(lumpscope_store_data_used_bytes{${STORE}}[1d]))`;
+/** Bytes by which the data of each store grew over the last day. */
+const GROWTH = `sum by (instance, store) (delta(lumpscope_store_data_used_bytes{${STORE}}[1d]))`;
 
 /** What happened in the chosen time, as a number that should be 0. */
 function never(title: string, metric: string, description: string) {
@@ -160,25 +160,25 @@ const space: Row = {
       queries: [of(share('data_used_bytes', 'data_capacity_bytes'))],
     }),
     lines({
-      title: 'Growth',
+      title: 'Growth in a day',
       description:
-        'Bytes a day by which the lumps of the last day grew, deletions taken off: the slope of the line that fits best. In the first day it is that of the time since the beginning, and jumps.',
+        'Bytes by which the store grew in the last day, deletions taken off. In its first day: since Prometheus began to scrape it.',
       unit: units.BytesIEC,
       w: 6,
       signed: true,
-      queries: [of(`86400 * ${GROWTH}`)],
+      queries: [of(GROWTH)],
     }),
     stat({
       title: 'Days until full',
       description:
-        'Free bytes by the growth of the last day. A store that does not grow is never full. Puts may fail earlier, when no free extent is large enough, or when the journal is full of live records.',
+        'Free bytes divided by the growth of the last day; the time before the first scrape counts as without growth. A store that does not grow is never full. Puts may fail earlier, when no free extent is large enough, or when the journal is full of live records.',
       unit: units.Days,
       w: 6,
       h: 8,
       decimals: 0,
       thresholds: [[null, 'red'], [7, 'orange'], [30, 'green']],
       mappings: said('over 10 years', 3650, true),
-      queries: [of(`clamp_max((${now('data_capacity_bytes')} - ${now('data_used_bytes')}) / clamp_min(86400 * ${GROWTH}, 1), 3650)`)],
+      queries: [of(`clamp_max((${now('data_capacity_bytes')} - ${now('data_used_bytes')}) / clamp_min(${GROWTH}, 1), 3650)`)],
     }),
     lines({
       title: 'Largest free extent, and all that is free',
