@@ -163,18 +163,14 @@ pub(super) fn signed_seek(report: &StoreReport) -> HeatHistograms {
 pub(super) fn seek_device_time(report: &StoreReport) -> HeatHistograms {
     let mut all = BTreeMap::new();
     for cell in &report.heat {
-        for seek in intervals() {
-            all.entry((cell.operation.clone(), seek))
-                .or_insert_with(|| {
-                    Buckets::new(
-                        DEVICE_BITS
-                            .step_by(DEVICE_COARSE_STEP)
-                            .map(|bits| power(bits) / 1e9),
-                    )
-                });
-        }
         let seek = interval((cell.seek_from_bytes, cell.seek_to_bytes));
-        if let Some(buckets) = all.get_mut(&(cell.operation.clone(), seek)) {
+        let key = (cell.operation.clone(), seek);
+        if !all.contains_key(&key) {
+            let bounds = DEVICE_BITS.step_by(DEVICE_COARSE_STEP);
+            let none = Buckets::new(bounds.map(|bits| power(bits) / 1e9));
+            all.extend(intervals().map(|seek| ((cell.operation.clone(), seek), none.clone())));
+        }
+        if let Some(buckets) = all.get_mut(&key) {
             buckets.add(&time(cell.device_to_ns), cell.count);
         }
     }
@@ -329,7 +325,7 @@ fn interval(seek: (i64, i64)) -> String {
     let Some(far) = distance(seek) else {
         return "0".to_owned();
     };
-    let at = SIGNED.iter().position(|(bits, _)| far <= 1 << bits);
+    let at = SIGNED.iter().position(|(bits, _)| far <= 1_u64 << *bits);
     interval_name(at.unwrap_or(SIGNED.len() - 1), seek.0 < 0)
 }
 
