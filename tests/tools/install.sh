@@ -322,7 +322,7 @@ install_podmonitor_schema() {
     command -v go >/dev/null || apt_install golang-go || return 1
     dir=$(cd / && go mod download -json "$module@$prometheus_operator_version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
     install -m 644 "$dir/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" \
-        "$tools/packages/podmonitor.yaml"
+        "$tools/podmonitor.yaml"
 }
 
 install_packages_python() {

@@ -264,12 +264,12 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
 /// `None`: one does not.
 fn fitting(file: &Path) -> Option<usize> {
     let python = find_tool("packages-python").unwrap();
-    let schema = python.ancestors().nth(2).unwrap();
+    let tools = python.ancestors().nth(2).unwrap();
     let mut kubernetes = Command::new(find_tool("kubernetes-validate").unwrap());
     let mut operator = Command::new(&python);
     operator
         .arg(root().join("tests/packages/podmonitor.py"))
-        .arg(schema.join("packages/podmonitor.yaml"));
+        .arg(tools.join("podmonitor.yaml"));
     let mut passed = 0;
     for check in [kubernetes.arg("--strict"), &mut operator] {
         let output = check.arg(file).output().unwrap();
