@@ -60,7 +60,7 @@ const damage: Row = {
       'Checkpoints of the index given up in the chosen time, for lack of room or because a write failed. The store works on; its next open takes longer.',
     ),
     never(
-      'Requests past their deadline',
+      'Past their deadline',
       'deadline_dropped_requests_total',
       'Requests dropped in the chosen time because their deadline had passed before they touched the disk. The client has been told; no work was wasted on them.',
     ),
@@ -181,7 +181,7 @@ const space: Row = {
       queries: [of(`clamp_max((${now('data_capacity_bytes')} - ${now('data_used_bytes')}) / clamp_min(${GROWTH}, 1), 3650)`)],
     }),
     lines({
-      title: 'Largest free extent, and all that is free',
+      title: 'Largest free extent, all free',
       description: 'The largest lump that can be put now fits into the largest free extent. Beside it all free bytes.',
       unit: units.BytesIEC,
       w: 6,

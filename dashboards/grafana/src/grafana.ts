@@ -14,6 +14,10 @@ export type Shown = Omit<dashboard.Panel, 'targets'> & { targets?: Target[] };
 /** Height of a line of the grid with the gap below, and what title and edges of a panel take, in pixels. */
 const LINE = 38;
 const FRAME = 48;
+/** Width of a column of the grid on a laptop (1366 pixels), what a panel has beside its title, and about a letter of it. */
+const COLUMN = 55;
+const BESIDE = 48;
+const LETTER = 7.2;
 /** Bars lower than this have no room for their names. */
 const BAR = 22;
 
@@ -87,7 +91,8 @@ const TURNED = new Set(['Blues', 'Greens', 'Greys', 'Oranges', 'Purples', 'Reds'
 /** Labels are as long as the names, and have room. */
 function labels(panel: Shown): string[] {
   const wrong: string[] = [];
-  const { type, targets = [], gridPos } = panel;
+  const { type, targets = [], gridPos, title = '' } = panel;
+  if (title.length * LETTER > (gridPos?.w ?? 0) * COLUMN - BESIDE) wrong.push('the title is cut on a laptop');
   const length = Number(option(panel, 'xTickLabelMaxLength') ?? 0);
   if (type === 'barchart' && length < 20) wrong.push(`labels below the bars end after ${length} letters`);
   if (type === 'bargauge') {

@@ -59,7 +59,7 @@ const trust: Row = {
       ],
     }),
     lines({
-      title: 'Audit: seen by the probes less counted by the kernel, block requests',
+      title: 'Audit, block requests: probes less kernel',
       description:
         "Block requests completed, as counted by the probes, less those of the kernel's own disk statistics, since the start. 0 is right. The two are not read at the same instant, so that it may leave 0 for one scrape under load.",
       unit: units.Short,
@@ -73,7 +73,7 @@ const trust: Row = {
       ],
     }),
     lines({
-      title: 'Audit: seen by the probes less counted by the kernel, bytes',
+      title: 'Audit, bytes: probes less kernel',
       description:
         "Bytes of these block requests, by these two counters. 0 is right. Bytes of discards are not counted alike by every kernel.",
       unit: units.BytesIEC,

@@ -88,7 +88,7 @@ const now: Row = {
       queries: [{ expr: `sum(${rate('lumpscope_requests_total', CHOSEN)})`, legend: 'requests' }],
     }),
     stat({
-      title: 'Requests failed by the service',
+      title: 'Requests failed',
       description: `Share of the requests that ended with ${FAILED.replaceAll('|', ', ')}. A lump that is not there, or a refused login, is no failure of the service. Requests that never reached the service are not counted.`,
       unit: units.PercentUnit,
       w: 4,

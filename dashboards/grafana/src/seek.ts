@@ -382,7 +382,7 @@ const underWay: Row = {
       })),
     }),
     lines({
-      title: 'Size of block requests by owner and operation, p50 and p99',
+      title: 'Size by owner and operation, p50 and p99',
       description:
         'Half, or 99 %, of the block requests of this owner and operation were at most so long. Interpolated within buckets that double.',
       unit: units.BytesIEC,

@@ -159,6 +159,11 @@ fn what_grafana_would_show_otherwise_is_found() {
             "`sum by (le, operation) (${ofDisks(rate('lumpscope_block_signed",
         ),
         (seek, "'16GiB..inf'];", "];"),
+        (
+            engine,
+            "'Past their deadline'",
+            "'Requests that were past their deadline'",
+        ),
         (engine, "said('never', 0)", "said('never', 1)"),
         (engine, "      w: 16,", "      w: 12,"),
     ]);
@@ -177,6 +182,7 @@ fn what_grafana_would_show_otherwise_is_found() {
         "no table has a line for seek=16GiB..inf",
         "a time of 0 is shown as decades ago",
         "holes in the grid",
+        "the title is cut on a laptop",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
