@@ -81,8 +81,6 @@ export class History {
     this.knowsPast = true;
     for (const frame of raw.map(frameOf).filter(({ seq }) => seq > this.lastPast)) {
       this.lastPast = frame.seq;
-      // Dots are made while a page is open.
-      for (const part of Object.values(frame.stores)) part.dotsLeftOut = part.dataRequests;
       this.past.push({ ...frame, past: true });
     }
     this.past.splice(0, Math.max(0, this.past.length - PAST));
@@ -115,21 +113,37 @@ export class History {
 }
 
 /**
- * Frames of a second where there are any, and those of the past for the time between them.
+ * Frames of a second where they tell of all of the time, and those of the past for the rest.
  * @param {Frame[]} past
  * @param {Frame[]} fine
  * @param {number} frameMs length of a fine one
  * @returns {Frame[]} in the order of time, each with its gap
  */
 function joined(past, fine, frameMs) {
+  const within = (/** @type {Frame} */ f, /** @type {Frame} */ p) => p.from < (f.from + f.to) / 2 && (f.from + f.to) / 2 <= p.to;
   const covered = (/** @type {Frame} */ p) => fine.reduce((sum, f) => sum + Math.max(0, Math.min(f.to, p.to) - Math.max(f.from, p.from)), 0);
-  const kept = past.filter((p) => covered(p) < (p.to - p.from) / 2);
-  const rest = fine.filter((f) => !kept.some((p) => p.from < (f.from + f.to) / 2 && (f.from + f.to) / 2 <= p.to));
-  const all = [...kept, ...rest].sort((a, b) => a.to - b.to);
+  const kept = past.filter((p) => covered(p) < p.to - p.from - 1.5 * frameMs);
+  const rest = fine.filter((f) => !kept.some((p) => within(f, p)));
+  const dotted = kept.map((p) => withDots(p, fine.filter((f) => within(f, p))));
+  const all = [...dotted, ...rest].sort((a, b) => a.to - b.to);
   return all.map((frame, at) => {
     const before = all[at - 1];
     return { ...frame, gap: before !== undefined && (frame.skipped > 0 || frame.from - before.to > 2 * frameMs) };
   });
+}
+
+/**
+ * A frame of the past with the dots of those that it stands for.
+ * @param {Frame} past
+ * @param {Frame[]} fine
+ * @returns {Frame}
+ */
+function withDots(past, fine) {
+  const parts = Object.entries(past.stores).map(([name, part]) => {
+    const dots = fine.flatMap((frame) => frame.stores[name]?.dots ?? []);
+    return [name, { ...part, dots, dotsLeftOut: Math.max(0, part.dataRequests - dots.length) }];
+  });
+  return { ...past, dotless: fine[0]?.from ?? past.to, stores: Object.fromEntries(parts) };
 }
 
 /**
@@ -181,7 +195,7 @@ function gapsOf(frames, from, pastMs) {
  */
 function frameOf(raw) {
   const parts = Object.entries(raw.stores ?? {}).map(([name, part]) => [name, storePart(part)]);
-  return { seq: number(raw.seq), from: number(raw.from_unix_ms), to: number(raw.unix_ms), skipped: number(raw.skipped), gap: false, past: false, stores: Object.fromEntries(parts) };
+  return { seq: number(raw.seq), from: number(raw.from_unix_ms), to: number(raw.unix_ms), skipped: number(raw.skipped), gap: false, past: false, dotless: 0, stores: Object.fromEntries(parts) };
 }
 
 /**

@@ -92,7 +92,8 @@
  * @property {number} to end of its interval
  * @property {number} skipped frames that were lost before it
  * @property {boolean} gap nothing is known of the time before `from`
- * @property {boolean} past made while no page was open: without dots
+ * @property {boolean} past made whether a page was open or not
+ * @property {number} dotless until when it has no dots: they are made while a page is open
  * @property {Record<string, StorePart>} stores
  *
  * @typedef {object} Column some frames that follow each other without a gap

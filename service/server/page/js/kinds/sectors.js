@@ -88,7 +88,7 @@ export const sectors = {
  * @param {import("../types.js").View} view
  */
 function withoutDots(view) {
-  return view.frames.filter(({ past }) => past).map(({ from, to }) => ({ from, to }));
+  return view.frames.filter(({ past }) => past).map(({ from, dotless }) => ({ from, to: dotless }));
 }
 
 /**
