@@ -88,7 +88,7 @@ export const sectors = {
  * @param {import("../types.js").View} view
  */
 function withoutDots(view) {
-  return view.frames.filter(({ past }) => past).map(({ from, dotless }) => ({ from, to: dotless }));
+  return view.frames.filter(({ past, dotless }) => past && dotless > view.from).map(({ from, dotless }) => ({ from, to: dotless }));
 }
 
 /**
