@@ -205,13 +205,21 @@ impl WatchedDisk {
     /// What is under way now.
     pub(crate) fn in_flight(&self, probes: &Probes) -> InFlightReport {
         let requests = in_flight(&self.name).unwrap_or(0);
+        let stat = read_stat(&self.name).filter(|stat| stat.requests > 0);
+        let time = stat.map(|stat| stat.time);
         if requests == 0 {
-            return InFlightReport::default();
+            return InFlightReport {
+                time,
+                ..InFlightReport::default()
+            };
         }
         // The flush that the block layer makes is not counted, but whoever asked for it is.
         let mut known = probes.in_flight(self.slot);
         known.retain(|entry| entry.op != op::FLUSH || entry.flags & flag::FLUSH_PARENT != 0);
-        oldest_of(requests, &known, monotonic_ns())
+        InFlightReport {
+            time,
+            ..oldest_of(requests, &known, monotonic_ns())
+        }
     }
 
     /// Looks once for completions that no program was shown: their events; `None`: none is missing.
@@ -379,6 +387,7 @@ fn oldest_of(requests: u64, known: &[InFlight], now_ns: u64) -> InFlightReport {
         requests,
         oldest_ns: now_ns.saturating_sub(began_ns(oldest)),
         oldest: format!("{operation}{place}{by}"),
+        time: None,
     }
 }
 
@@ -470,8 +479,6 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         reissues: seen[stats::REISSUES],
         failed: seen[stats::ERRORS],
         merged: kernel.after.merged,
-        busy_ms: kernel.after.busy_ms,
-        under_way_ms: kernel.after.under_way_ms,
         not_sampled: seen[stats::NOT_SAMPLED],
         untold: untold_in(seen),
         untold_moves: untold_moves_in(seen),

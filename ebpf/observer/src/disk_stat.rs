@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use crate::report::DiskTime;
+
+const MILLISECOND_NS: u64 = 1_000_000;
 const SECTOR_BYTES: u64 = 512;
 /// No request is larger, for the bounds of a comparison on a busy disk.
 pub(crate) const LARGEST_REQUEST: u64 = 4 << 20;
@@ -13,11 +16,10 @@ pub(crate) struct DiskStat {
     pub(crate) bytes: u64,
     /// Bios that were merged into requests which waited: read, written, discarded.
     pub(crate) merged: [u64; 3],
-    /// Time in which any request was under way, and the time of all of them, summed: in milliseconds.
-    pub(crate) busy_ms: u64,
-    pub(crate) under_way_ms: u64,
     /// Requests made and not yet counted above. Before 6.16 only those that the driver has.
     pub(crate) under_way: u64,
+    /// Since boot.
+    pub(crate) time: DiskTime,
 }
 
 impl DiskStat {
@@ -35,9 +37,7 @@ impl DiskStat {
             requests: self.requests.saturating_sub(before.requests),
             bytes: self.bytes.saturating_sub(before.bytes),
             merged: std::array::from_fn(|i| self.merged[i].saturating_sub(before.merged[i])),
-            busy_ms: self.busy_ms.saturating_sub(before.busy_ms),
-            under_way_ms: self.under_way_ms.saturating_sub(before.under_way_ms),
-            under_way: self.under_way,
+            ..self
         }
     }
 }
@@ -47,7 +47,8 @@ pub(crate) fn read_stat(disk: &str) -> Option<DiskStat> {
 }
 
 /// Fields as in Documentation/block/stat.rst: for each of read, write, discard: completed,
-/// merged, sectors, ticks; behind the writes how many are under way, and the two times; flushes come last. Old kernels lack the later ones.
+/// merged, sectors, ticks; behind the writes how many are under way and for how long; flushes come last. Old kernels
+/// lack the later ones.
 fn parse_stat(text: &str) -> Option<DiskStat> {
     let fields: Vec<u64> = text
         .split_whitespace()
@@ -62,8 +63,10 @@ fn parse_stat(text: &str) -> Option<DiskStat> {
         bytes: (at(2) + at(6) + at(13)) * SECTOR_BYTES,
         merged: [at(1), at(5), at(12)],
         under_way: at(8),
-        busy_ms: at(9),
-        under_way_ms: at(10),
+        time: DiskTime {
+            busy_ns: at(9) * MILLISECOND_NS,
+            under_way_ns: at(10) * MILLISECOND_NS,
+        },
     })
 }
 
@@ -80,16 +83,18 @@ mod tests {
 
     #[test]
     fn reads_the_kernel_s_line() {
-        let line = "  1  7  16  0  4  9  32  0  6  20  30  2  5  8  0  3  0\n";
+        let line = "  1  7  16  0  4  9  32  0  6  1  7  2  5  8  0  3  0\n";
         assert_eq!(
             parse_stat(line),
             Some(DiskStat {
                 requests: 10,
                 bytes: 56 * 512,
                 merged: [7, 9, 5],
-                busy_ms: 20,
-                under_way_ms: 30,
-                under_way: 6
+                under_way: 6,
+                time: DiskTime {
+                    busy_ns: 1_000_000,
+                    under_way_ns: 7_000_000,
+                },
             })
         );
         assert_eq!(parse_stat("1 2 3"), None);

@@ -223,10 +223,6 @@ pub struct AuditReport {
     /// What the kernel merged into requests that were waiting, as it counts: bios that were read,
     /// written, discarded.
     pub merged: [u64; 3],
-    /// Time in which the disk had any request, as the kernel counts, and the time of all requests, summed.
-    pub busy_ms: u64,
-    /// Divided by the time that has passed it is the mean length of the queue.
-    pub under_way_ms: u64,
     /// Events not handed out because the event policy did not ask for them.
     pub not_sampled: u64,
     /// Block requests of which submission (thread or io_uring) and place name the same I/O.
@@ -342,6 +338,17 @@ pub struct InFlightReport {
     pub oldest_ns: u64,
     /// The oldest in words; empty: as above.
     pub oldest: String,
+    /// Since the kernel knows the disk; absent: it does not count.
+    pub time: Option<DiskTime>,
+}
+
+/// How long block requests of a disk were under way, as the kernel counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTime {
+    /// Any of them, in nanoseconds.
+    pub busy_ns: u64,
+    /// All of them, added up.
+    pub under_way_ns: u64,
 }
 
 /// One request that has ended, explained.

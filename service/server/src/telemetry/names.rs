@@ -266,7 +266,7 @@ metrics! {
     BLOCK_OLDEST = "block_in_flight_oldest_seconds" Gauge ["store"]
         "How long the oldest of them has been under way; 0: there is none. `lumpscope top` says what it is.";
     BLOCK_BUSY = "block_busy_seconds" Counter ["store"]
-        "Time in which the disk below the store had block requests under way, as the kernel's own statistics count: its rate is the utilisation (%util of iostat).";
+        "Time in which the disk below the store had block requests under way, as the kernel's own statistics count: its rate is the utilisation (%util of iostat). Absent where the kernel does not count.";
     BLOCK_UNDER_WAY = "block_under_way_seconds" Counter ["store"]
         "Time that all block requests were under way, summed, as the kernel counts: its rate is the mean queue (aqu-sz of iostat).";
     BLOCK_FAILED = "block_failed_requests" Counter ["store"]

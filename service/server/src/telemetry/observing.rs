@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lumpscope_observer::{AuditReport, GuardPolicy, StoreReport};
+use lumpscope_observer::{AuditReport, DiskTime, GuardPolicy, StoreReport};
 
 use super::collector::{Snapshot, Sources};
 use super::exposition::Out;
@@ -169,17 +169,25 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         &names::BLOCK_OLDEST,
         stores.iter().map(|s| (vec![&*s.named.name], oldest(s))),
     )?;
-    let ms = |count: u64| seconds(count.saturating_mul(1_000_000));
-    let of_kernel: [(_, fn(&Snapshot<'_>) -> u64); 2] = [
-        (&names::BLOCK_BUSY, |s| s.report.audit.busy_ms),
-        (&names::BLOCK_UNDER_WAY, |s| s.report.audit.under_way_ms),
-    ];
-    for (metric, count) in of_kernel {
-        let series = stores.iter();
-        let series = series.map(|s| (vec![&*s.named.name], ms(count(s))));
-        out.counter(metric, series)?;
-    }
+    disk_time(out, &names::BLOCK_BUSY, stores, |time| time.busy_ns)?;
+    disk_time(out, &names::BLOCK_UNDER_WAY, stores, |time| {
+        time.under_way_ns
+    })?;
     failures(out, stores)
+}
+
+/// Absent where the kernel does not count.
+fn disk_time(
+    out: &mut Out<'_, '_>,
+    metric: &Metric,
+    stores: &[Snapshot<'_>],
+    of: fn(DiskTime) -> u64,
+) -> fmt::Result {
+    let told = stores.iter().filter_map(|s| {
+        let time = s.report.in_flight.time?;
+        Some((vec![&*s.named.name], seconds(of(time))))
+    });
+    out.counter(metric, told)
 }
 
 fn failures(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
