@@ -332,6 +332,19 @@ install_cargo_cyclonedx() {
     install_cargo_tool cargo-cyclonedx "$cargo_cyclonedx_version"
 }
 
+# What puts the manifests of Kubernetes together; this version builds with Go 1.19, too.
+kustomize_version=v5.0.3
+# The operator of Prometheus publishes the schema of PodMonitor with its module.
+prometheus_operator_version=v0.62.0
+
+install_podmonitor_schema() {
+    local module=github.com/prometheus-operator/prometheus-operator dir
+    command -v go >/dev/null || apt_install golang-go || return 1
+    dir=$(cd / && go mod download -json "$module@$prometheus_operator_version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    install -m 644 "$dir/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" \
+        "$tools/podmonitor.yaml"
+}
+
 install_packages_python() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/packages" &&
@@ -344,7 +357,10 @@ install_packages_python() {
 
 install_package_tools() {
     install_once cargo-deb "$cargo_deb_version" -- install_cargo_deb &&
-        install_once packages "$(sha256sum <tests/packages/requirements.txt)" -- install_packages_python
+        install_once packages "$(sha256sum <tests/packages/requirements.txt)" -- install_packages_python &&
+        install_once podmonitor "$prometheus_operator_version" -- install_podmonitor_schema &&
+        install_once kustomize "$kustomize_version" -- \
+            install_go_tool "sigs.k8s.io/kustomize/kustomize/v5@$kustomize_version"
 }
 
 # What the module proxy knows as the latest. Eight minutes to compile.

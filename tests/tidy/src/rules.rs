@@ -121,6 +121,15 @@ fn paragraphs_are_short() {
 }
 
 #[test]
+fn the_pictures_are_of_this_version() {
+    let workspace = text(Path::new("Cargo.toml"));
+    let version = workspace.split("\nversion = \"").nth(1);
+    let version = version.and_then(|rest| rest.split('"').next());
+    let taken = text(Path::new("docs/pictures/VERSION"));
+    assert_eq!(Some(taken.trim()), version, "run ./dev screenshots");
+}
+
+#[test]
 fn every_bpftrace_script_has_an_example() {
     for path in files(&[".bt"]) {
         let name = path

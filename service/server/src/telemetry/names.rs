@@ -247,10 +247,12 @@ metrics! {
         "Of these, those that began where the previous one ended.";
     SEEK_DISTANCE = "block_seek_distance_bytes" Histogram ["store", "owner", "operation"]
         "Distance from the end of the previous block request, without its sign.";
+    SIGNED_SEEK = "block_signed_seek_bytes" Histogram ["store", "operation"]
+        "This distance with its sign, in powers of two; below 0 towards sector 0. The sum is NaN.";
     DEVICE_TIME = "block_device_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion, of block requests with a seek distance.";
     SEEK_DEVICE_TIME = "block_seek_device_time_seconds" Histogram ["store", "operation", "seek"]
-        "Device time by interval of the signed seek distance; negative: towards sector 0.";
+        "Device time by interval of the signed seek distance; negative: towards sector 0. Each operation has all intervals.";
     FLUSH_TIME = "block_flush_time_seconds" Histogram ["store", "owner", "operation"]
         "Time from issue to completion of a flush.";
     DISCARD_TIME = "block_discard_time_seconds" Histogram ["store", "owner", "operation"]
@@ -265,6 +267,10 @@ metrics! {
         "Block requests of the disk in flight, whoever made them.";
     BLOCK_OLDEST = "block_in_flight_oldest_seconds" Gauge ["store"]
         "Age of the oldest of them; 0: none. `lumpscope top` names it.";
+    BLOCK_BUSY = "block_busy_seconds" Counter ["store"]
+        "Time in which the disk had block requests in flight, by the kernel's count: its rate is the utilisation (%util of iostat). Absent where the kernel does not count.";
+    BLOCK_UNDER_WAY = "block_under_way_seconds" Counter ["store"]
+        "Time in flight of all block requests, summed, by the kernel's count: its rate is the mean queue (aqu-sz of iostat).";
     BLOCK_FAILED = "block_failed_requests" Counter ["store"]
         "Failed block requests, whoever made them.";
     BLOCK_FAILURES = "block_failures" Counter ["store", "operation", "failure"]
