@@ -525,6 +525,9 @@ pub struct BlockLine {
     pub seek_bytes: Option<i64>,
     /// Owner of the request the disk was sent before: an owner class, or `request N`; empty: unknown.
     pub previous_owner: String,
+    /// Whose it is, is not certain: see [`BlockIo::uncertain`].
+    #[serde(default)]
+    pub uncertain: bool,
     /// Queued to issued; absent: not seen.
     pub queue_ns: Option<u64>,
     /// Issued to completed; absent: not seen.

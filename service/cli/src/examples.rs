@@ -112,6 +112,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "lumpscope explain 4711",
             "lumpscope explain --slowest 5 --within 5m",
+            "lumpscope explain --replay flight-01795271750-put-4711.jsonl",
         ],
     ),
     (
@@ -124,6 +125,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("top", &["lumpscope top", "lumpscope top --replay r.jsonl"]),
     ("record", &["lumpscope record r.jsonl --seconds 60"]),
     ("export", &["lumpscope export r.jsonl --format csv"]),
+    (
+        "bpftrace",
+        &["lumpscope bpftrace head-mover --store fast --seconds 30s"],
+    ),
     (
         "doctor",
         &[

@@ -23,7 +23,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Data",
         &["put", "get", "head", "delete", "delete-range", "list"],
     ),
-    ("Look", &["explain", "trace", "top", "record", "export"]),
+    (
+        "Look",
+        &["explain", "trace", "top", "record", "export", "bpftrace"],
+    ),
     ("Offline", &["check", "grow"]),
     (
         "Lab",
@@ -43,7 +46,7 @@ const RENAMED: [(&str, &str); 7] = [
 ];
 
 /// Top-level commands that ask a service.
-const CLIENTS: [&str; 18] = [
+const CLIENTS: [&str; 19] = [
     "put",
     "get",
     "head",
@@ -60,6 +63,7 @@ const CLIENTS: [&str; 18] = [
     "trace",
     "top",
     "record",
+    "bpftrace",
     "load",
     "help",
 ];

@@ -64,6 +64,30 @@ fn every_script_says_what_it_cannot_see_and_has_an_example() {
 }
 
 #[test]
+fn a_script_without_arguments_prints_its_usage() {
+    let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
+        return;
+    };
+    for name in scripts() {
+        let head = read(&name);
+        let usage = head.split("USAGE: ").nth(1).expect("a usage");
+        let usage = usage.lines().next().expect("a line");
+        // Without BINARY bpftrace refuses the script, and without disks block-count counts all.
+        if !usage.contains(" SECONDS") || usage.contains("BINARY") {
+            continue;
+        }
+        let ran = Command::new("bpftrace").arg(folder().join(&name)).output();
+        let ran = ran.expect("bpftrace runs");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(
+            said.contains(&format!("USAGE: {usage}\n")),
+            "{name}: {said}"
+        );
+        assert!(!said.contains("ready"), "{name}: {said}");
+    }
+}
+
+#[test]
 fn the_documented_probes_are_those_of_the_binary() {
     let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
         return;
