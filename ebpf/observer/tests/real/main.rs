@@ -12,5 +12,6 @@ mod guard;
 mod independent;
 mod losses;
 mod pins;
+mod sentences;
 mod submissions;
 mod support;

@@ -20,7 +20,14 @@ pub(crate) enum Clause {
     /// How many of others it was behind; true: at least.
     Queued(Printed, Option<(u64, bool)>),
     /// Reads, writes, bytes and sector of the farthest, its distance, who was there, time at the disk.
-    Blocks(u64, u64, Printed, u64, Option<(i8, Printed, String)>, Printed),
+    Blocks(
+        u64,
+        u64,
+        Printed,
+        u64,
+        Option<(i8, Printed, String)>,
+        Printed,
+    ),
     /// Time, reads, writes, flushes.
     Commit(Printed, u64, u64, u64),
     InCommit(Part, Printed, bool),
@@ -76,7 +83,8 @@ pub(crate) fn clauses(sentence: &str) -> Result<Vec<Clause>, String> {
 fn apart(text: &str) -> Vec<String> {
     let (mut all, mut deep) = (Vec::<String>::new(), 0);
     for piece in text.split(", ") {
-        let inside = piece.starts_with("device ") || piece.ends_with(" of it while the disk wrote what had come");
+        let inside = piece.starts_with("device ")
+            || piece.ends_with(" of it while the disk wrote what had come");
         match all.last_mut() {
             Some(last) if deep > 0 || inside => *last += &format!(", {piece}"),
             _ => all.push(piece.to_owned()),
@@ -135,7 +143,9 @@ pub(crate) fn of_one(text: &str) -> Option<(Printed, Option<(u64, bool)>, Printe
 /// As `at least 3 other block requests`; true: at least.
 fn others(text: &str) -> Option<(u64, bool)> {
     let least = text.strip_prefix("at least ");
-    let count = least.or_else(|| text.strip_prefix("up to ")).unwrap_or(text);
+    let count = least
+        .or_else(|| text.strip_prefix("up to "))
+        .unwrap_or(text);
     let (count, others) = count.split_once(' ')?;
     others.strip_prefix("other block request")?;
     Some((count.replace(',', "").parse().ok()?, least.is_some()))
@@ -157,7 +167,8 @@ fn clause(text: &str) -> Option<Clause> {
         "queued for the disk" => Clause::Queued(ns, None),
         _ => {
             if let Some(meanwhile) = what.strip_prefix("receiving, at least ") {
-                let meanwhile = meanwhile.strip_suffix(" of it while the disk wrote what had come")?;
+                let meanwhile =
+                    meanwhile.strip_suffix(" of it while the disk wrote what had come")?;
                 return Some(Clause::Receiving(ns, Some(time(meanwhile)?)));
             }
             Clause::Queued(ns, Some(others(what.strip_prefix("queued behind ")?)?))
@@ -172,7 +183,9 @@ fn blocks_of(text: &str, device: Printed) -> Option<Clause> {
     let farthest = farthest.strip_prefix("the farthest ").unwrap_or(farthest);
     let (bytes, rest) = farthest.split_once(" at sector ")?;
     let (sector, place) = rest.split_once(", ")?;
-    let place = place.strip_prefix("shared with other requests, ").unwrap_or(place);
+    let place = place
+        .strip_prefix("shared with other requests, ")
+        .unwrap_or(place);
     let seek = if place == "seek distance unknown" {
         None
     } else if let Some(who) = place.strip_prefix("right after the previous access, ") {
@@ -184,7 +197,14 @@ fn blocks_of(text: &str, device: Printed) -> Option<Clause> {
         Some((side, size(far)?, who.to_owned()))
     };
     let sector = sector.parse().ok()?;
-    Some(Clause::Blocks(reads, writes, size(bytes)?, sector, seek, device))
+    Some(Clause::Blocks(
+        reads,
+        writes,
+        size(bytes)?,
+        sector,
+        seek,
+        device,
+    ))
 }
 
 /// As `3.1 ms with 1 journal write and 2 flushes (3 ms at the disk)`.

@@ -103,7 +103,10 @@ impl Pending {
         let tid = task.rsplit_once('-').expect("its number").1;
         let (event, what) = what.split_once(": ").expect("what it was");
         let words: Vec<&str> = what.split_whitespace().collect();
-        let plus = words.iter().position(|word| *word == "+").expect("a length");
+        let plus = words
+            .iter()
+            .position(|word| *word == "+")
+            .expect("a length");
         let (sector, sectors) = (number(words[plus - 1]), number(words[plus + 1]));
         let flags = words[1];
         let op = match flags {
