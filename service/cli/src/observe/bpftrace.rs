@@ -34,7 +34,7 @@ scripts! {
 #[derive(Args)]
 pub(crate) struct BpftraceArgs {
     /// Script
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES.iter().copied()))]
     name: String,
     /// Store to look at, of a service on this machine that runs this program [default: show what the
     /// script does]
@@ -96,7 +96,7 @@ fn words(usage: &str, args: &BpftraceArgs, info: &v1::StoreInfo) -> Result<Vec<S
     let number = fs::read_to_string(&number)
         .with_context(|| format!("cannot read {number}: does the service run on this machine?"))?;
     let (major, minor) = number.trim().split_once(':').unwrap_or_default();
-    let lump = args.lump.map(|id| format!("{:032x}", u128::from(id)));
+    let lump = args.lump.map(|id| id.to_string());
     let mut words = Vec::new();
     // The disks after the first are others.
     let (first, disks) = usage.split_once("[MAJOR MINOR").unwrap_or((usage, ""));
@@ -151,7 +151,7 @@ fn forward(mut bpftrace: Command) -> Result<ExitCode> {
         .take()
         .map(BufReader::new)
         .into_iter()
-        .flat_map(BufReader::lines)
+        .flat_map(|out| out.lines())
     {
         let line = line?;
         if line.is_empty() {

@@ -92,7 +92,8 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
     replay::known(&replay, args.store.as_deref())?;
     let clock = replay::clock_of(file)?;
     let chosen = args.slowest.is_some() || args.failed || args.store.is_some();
-    let written_for = replay.written_for().filter(|_| !chosen);
+    let known = |id: &u64| !chosen && replay.explain(*id).is_some();
+    let written_for = replay.written_for().filter(known);
     let found = match args.request_id.or(written_for) {
         None => {
             let limit = args.slowest.unwrap_or(SLOWEST);

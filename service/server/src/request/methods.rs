@@ -134,7 +134,7 @@ impl Name {
     /// True: it asks the service about itself, or tells it what to do.
     #[must_use]
     pub fn is_control(self) -> bool {
-        let of = |service| {
+        let of = |service: &str| {
             self.full
                 .strip_prefix("lumpscope.v1.")?
                 .strip_prefix(service)
