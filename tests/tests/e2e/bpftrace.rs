@@ -206,6 +206,7 @@ async fn every_script_prints_what_was_done() {
     };
     let mut bench = Bench::new().await;
     request_latency(&mut bench).await;
+    by_command(&bench);
     again_if_skipped(async || lump_trace(&mut bench).await).await;
     again_if_skipped(async || distances(&bench)).await;
     again_if_skipped(async || under_load(&mut bench).await).await;
@@ -260,6 +261,20 @@ async fn request_latency(bench: &mut Bench) {
         let sum: u64 = stages.map(|(_, ns)| ns).sum();
         let total = found[&format!("total_ns[{store}, {method}]")];
         assert_eq!(sum, total, "the stages of {method} on {store} add up");
+    }
+}
+
+/// The command fills in what a script asks for, and ends with its last line.
+fn by_command(bench: &Bench) {
+    for name in ["seek-heatmap", "request-latency"] {
+        let ran = Command::new(binary())
+            .env("LUMPSCOPE_SERVER", &bench.service.grpc)
+            .args(["bpftrace", name, "--store", "raw", "--seconds", "1s"])
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("\nready\n"), "{ran:?}");
+        assert!(!said.ends_with("\n\n"), "{said}");
     }
 }
 

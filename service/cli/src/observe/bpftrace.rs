@@ -13,7 +13,7 @@ use lumpscope_units::Span;
 use super::live::ending;
 use crate::client::Connection;
 use crate::error::Exit;
-use crate::output::{print_as_is, write};
+use crate::output::{print, write};
 
 macro_rules! scripts {
     ($($name:literal)*) => {
@@ -62,7 +62,7 @@ pub(crate) async fn run(connection: Connection, args: BpftraceArgs) -> Result<Ex
         let lines: Vec<&str> = lines
             .map(|line| line.strip_prefix(' ').unwrap_or(line))
             .collect();
-        print_as_is(&lines.join("\n"))?;
+        print(&lines.join("\n"))?;
         return Ok(ExitCode::SUCCESS);
     };
     let _ending = ending()?;

@@ -121,7 +121,7 @@ impl Tracing {
         let Some(endpoint) = endpoint else {
             return Ok(Self::default());
         };
-        let exporter = send::exporter(endpoint)?;
+        let exporter = send::exporter(endpoint, &servers)?;
         let shared = Arc::new(Shared {
             chosen: Mutex::default(),
             alone: Mutex::default(),
