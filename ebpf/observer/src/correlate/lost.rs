@@ -18,7 +18,7 @@ use crate::report::LostTime;
 
 use super::owner::{CLASSES, OWNERS, Owner, Process};
 use super::recent::Recent;
-use super::requests::{Ahead, Intervals};
+use super::requests::{BlocksAhead, Intervals};
 use super::stages;
 
 /// Block requests of others looked at for one block request; beyond that what is lost is a lower
@@ -58,8 +58,8 @@ struct Interval {
 impl Lost {
     /// Adds what a block request of this request lost. Returns how many block requests of others
     /// completed while it was queued; 0 when it is not known when that was.
-    pub(super) fn add(&mut self, event: &Event, request: u64, recent: &Recent) -> Ahead {
-        let mut ahead = Ahead::default();
+    pub(super) fn add(&mut self, event: &Event, request: u64, recent: &Recent) -> BlocksAhead {
+        let mut ahead = BlocksAhead::default();
         let Some(to) = event.completed_ns() else {
             self.at_least = true;
             ahead.at_least = true;

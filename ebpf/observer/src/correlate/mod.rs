@@ -148,7 +148,7 @@ impl Correlator {
             } => {
                 if let Some(io) = self.joiner.finish(store, token, end_ns) {
                     let requests = io.requests.iter();
-                    requests.for_each(|request| self.requests.has(*request, io, end_ns));
+                    requests.for_each(|request| self.requests.end_io(*request, io, end_ns));
                 }
             }
             Input::Ended(ended) => self.requests.end(ended),
@@ -379,7 +379,7 @@ impl Correlator {
         };
         let io = self.joiner.declare(io, placement);
         for request in &io.requests {
-            self.requests.asks(*request, io, io.on_disk);
+            self.requests.begin_io(*request, io, io.on_disk);
         }
     }
 }

@@ -49,12 +49,12 @@ pub(super) struct Block {
     pub(super) share: Share,
     /// Owner of the data request that the disk was sent before; `None`: unknown so far.
     pub(super) previous: Option<Owner>,
-    pub(super) ahead: Ahead,
+    pub(super) ahead: BlocksAhead,
 }
 
 /// Block requests of others that completed while one was queued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ahead {
+pub(super) struct BlocksAhead {
     pub(super) count: u32,
     /// There may have been more.
     pub(super) at_least: bool,
@@ -65,7 +65,7 @@ pub(super) type Intervals = SmallVec<[(u64, u64); 4]>;
 
 /// What was done for the data of a request, or for its commit.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct IoWork {
     /// Its I/Os, from their declaration until the system call had returned...
     pub(super) asked: Intervals,
     /// ...and the tokens of those that have not.
@@ -114,12 +114,12 @@ pub(super) struct Open {
     pub(super) count: u32,
     /// Those of them that may be another's.
     pub(super) uncertain: u32,
-    pub(super) data: Work,
-    pub(super) commit: Work,
+    pub(super) data: IoWork,
+    pub(super) commit: IoWork,
     /// The block request of its data for which the head travelled farthest.
     pub(super) farthest: Option<Block>,
     /// The most that one of its data was behind.
-    pub(super) most_ahead: Ahead,
+    pub(super) most_ahead: BlocksAhead,
     /// Time it lost to others.
     pub(super) lost: Lost,
     /// Bytes of the I/Os done for it that no block request has covered.
@@ -174,22 +174,22 @@ impl Requests {
     }
 
     /// An I/O is about to be done for it, which moves so many bytes of the disk.
-    pub(super) fn asks(&mut self, request: u64, io: &Declared, bytes: u64) {
+    pub(super) fn begin_io(&mut self, request: u64, io: &Declared, bytes: u64) {
         let Some(open) = self.open.get_mut(&request) else {
             return;
         };
         open.lacks = open.lacks.saturating_add(bytes);
         if let Some(work) = open.work(io.purpose) {
-            let fits = work.asks(io.token, io.begin_ns);
+            let fits = work.begin_io(io.token, io.begin_ns);
             open.gaps.too_many_intervals |= !fits;
         }
     }
 
     /// The system call of that I/O has returned.
-    pub(super) fn has(&mut self, request: u64, io: &Declared, end_ns: u64) {
+    pub(super) fn end_io(&mut self, request: u64, io: &Declared, end_ns: u64) {
         let open = self.open.get_mut(&request);
         if let Some(work) = open.and_then(|open| open.work(io.purpose)) {
-            work.has(io.token, end_ns);
+            work.end_io(io.token, end_ns);
         }
     }
 
@@ -292,7 +292,7 @@ impl Block {
 
 impl Open {
     /// What an I/O of this purpose is part of; `None`: of neither.
-    fn work(&mut self, purpose: Purpose) -> Option<&mut Work> {
+    fn work(&mut self, purpose: Purpose) -> Option<&mut IoWork> {
         match purpose {
             Purpose::Data => Some(&mut self.data),
             Purpose::Journal | Purpose::Header | Purpose::Flush => Some(&mut self.commit),
@@ -324,9 +324,9 @@ impl Open {
     }
 }
 
-impl Work {
+impl IoWork {
     /// False: there are too many.
-    fn asks(&mut self, token: u64, begin_ns: u64) -> bool {
+    fn begin_io(&mut self, token: u64, begin_ns: u64) -> bool {
         if self.asked.len() >= MAX_INTERVALS {
             return false;
         }
@@ -336,7 +336,7 @@ impl Work {
         true
     }
 
-    fn has(&mut self, token: u64, end_ns: u64) {
+    fn end_io(&mut self, token: u64, end_ns: u64) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == token) {
             let (_, at) = self.open.swap_remove(at);
             self.asked[at].1 = end_ns;

@@ -50,7 +50,7 @@ pub(super) fn joined(mut intervals: Intervals) -> Intervals {
 mod tests {
     use smallvec::smallvec;
 
-    use super::super::requests::Work;
+    use super::super::requests::IoWork;
     use super::*;
 
     fn ended(data: u64) -> Ended {
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn data_time_is_split_without_loss() {
-        let data = Work {
+        let data = IoWork {
             device: smallvec![(10, 20), (15, 30)],
             queue: smallvec![(5, 10), (8, 15)],
-            ..Work::default()
+            ..IoWork::default()
         };
         let open = Open {
             data,

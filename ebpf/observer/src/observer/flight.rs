@@ -94,7 +94,9 @@ impl Flight {
                 let cause = Cause::new(cause_of(ended), now_ns);
                 self.happens(cause.of(ended.request, ended.begin_ns, false));
             }
-            Input::Event(event) if event.failed => self.failed(event, now_ns),
+            Input::Event(event) if event.failed && self.takes_causes(now_ns) => {
+                self.failed(event, now_ns);
+            }
             _ => {}
         }
         if let Some(cause) = &mut self.cause {
@@ -149,6 +151,9 @@ impl Flight {
     fn looks<'a>(&mut self, ios: impl Iterator<Item = &'a Declared>, now_ns: u64) {
         let slow =
             |io: &&Declared| now_ns.saturating_sub(io.begin_ns) >= self.slower_than_ns(io.store);
+        if !self.takes_causes(now_ns) {
+            return;
+        }
         let Some(oldest) = ios.filter(slow).min_by_key(|io| io.begin_ns) else {
             return;
         };
@@ -177,8 +182,8 @@ impl Flight {
         let Some((request, begin_ns)) = request else {
             return self.happens(cause);
         };
-        let has_ended = |(_, input): &(u64, Input)| matches!(input, Input::Ended(ended) if ended.request == request);
-        let goes_on = !known.clone().any(has_ended);
+        let is_end = |input: &Input| matches!(input, Input::Ended(of) if of.request == request);
+        let goes_on = !known.clone().any(|(_, input)| is_end(input));
         self.happens(cause.of(request, self.first_of(request, begin_ns), goes_on));
     }
 
@@ -198,11 +203,15 @@ impl Flight {
     }
 
     fn happens(&mut self, cause: Cause) {
-        let lately = |last: u64| cause.at_ns.saturating_sub(last) < PAUSE_NS;
-        if self.cause.is_none() && !self.last_ns.is_some_and(lately) {
+        if self.takes_causes(cause.at_ns) {
             self.last_ns = Some(cause.at_ns);
             self.cause = Some(cause);
         }
+    }
+
+    fn takes_causes(&self, now_ns: u64) -> bool {
+        let lately = |last: u64| now_ns.saturating_sub(last) < PAUSE_NS;
+        self.cause.is_none() && !self.last_ns.is_some_and(lately)
     }
 
     /// The cause of a file that is due, and what goes into it.

@@ -6,7 +6,7 @@
 
 use lumpscope_units::human::{short_bytes, short_ns};
 
-use crate::correlate::requests::Work;
+use crate::correlate::requests::IoWork;
 
 use super::Known;
 use super::words::{behind, culprit_text, place_text, waited_for};
@@ -78,7 +78,7 @@ impl Story<'_> {
     }
 
     /// `at least ` if I/Os may have been under way before a stage, for their time counts in it too.
-    fn least(&self, work: &Work, mixed: bool, stage_at: u64) -> &'static str {
+    fn least(&self, work: &IoWork, mixed: bool, stage_at: u64) -> &'static str {
         let stage_ns = self.known.ended.begin_ns.saturating_add(stage_at);
         match mixed || work.asked.iter().any(|(from, _)| *from < stage_ns) {
             true => "at least ",
@@ -211,12 +211,12 @@ impl Story<'_> {
     }
 }
 
-fn requests(work: &Work) -> u32 {
+fn requests(work: &IoWork) -> u32 {
     work.reads + work.writes + work.flushes
 }
 
 /// The name of the time before the first block request.
-fn asked(work: &Work) -> &'static str {
+fn asked(work: &IoWork) -> &'static str {
     match requests(work) {
         0 => "in system calls without a block request",
         _ => "on the way to the disk",
@@ -224,7 +224,7 @@ fn asked(work: &Work) -> &'static str {
 }
 
 /// As `1 journal write and 2 flushes`.
-fn listed(work: &Work, read: &str, write: &str) -> String {
+fn listed(work: &IoWork, read: &str, write: &str) -> String {
     let all = [
         (work.reads, read, "s"),
         (work.writes, write, "s"),

@@ -5,7 +5,7 @@ use lumpscope_units::human::{counted, short_bytes};
 use crate::api::Purpose;
 use crate::correlate::lost::Culprit;
 use crate::correlate::owner::Owner;
-use crate::correlate::requests::{Ahead, Block};
+use crate::correlate::requests::{Block, BlocksAhead};
 
 use super::Known;
 
@@ -60,7 +60,7 @@ pub(super) fn culprit_text(known: &Known<'_>, culprit: &Culprit<'_>) -> String {
 }
 
 /// As `behind 2 other block requests`; `None`: it was behind none.
-pub(super) fn behind(ahead: Ahead, each: &str) -> Option<String> {
+pub(super) fn behind(ahead: BlocksAhead, each: &str) -> Option<String> {
     let least = if ahead.at_least { "at least " } else { each };
     let others = counted(ahead.count.into(), "other block request");
     (ahead.count > 0).then(|| format!("behind {least}{others}"))
