@@ -117,8 +117,8 @@ fn printed(text: &str, units: &[(&str, f64)]) -> Option<Printed> {
     let (number, unit) = text.split_once(' ')?;
     let number: f64 = number.parse().ok()?;
     let (_, unit) = units.iter().find(|(name, _)| *name == unit)?;
-    // Rounded to a tenth.
-    Some(Printed((number - 0.05) * unit, (number + 0.05) * unit))
+    // Rounded to a tenth; the rest is for floats.
+    Some(Printed((number - 0.0501) * unit, (number + 0.0501) * unit))
 }
 
 /// As `at least 2 ms in the service`: how long, whether at least, and where.

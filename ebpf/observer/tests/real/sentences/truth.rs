@@ -350,15 +350,17 @@ impl OfRequest<'_> {
         let Some((side, far, who)) = seek else {
             return Ok(());
         };
-        let near = |other: usize| {
+        // Of two that were at the disk at once, either may have been seen first by the probes.
+        let at_once = |other: usize| {
             let apart = self.truth.apart[other] + self.truth.apart[at] + 2 * CUT_NS;
-            self.truth.traced[other].issue.abs_diff(one.issue) <= apart
+            let other = &self.truth.traced[other];
+            other.op != 'F' && other.issue <= one.done + apart && one.issue <= other.done + apart
         };
         let before = (0..at)
             .rev()
-            .find(|other| !near(*other) && self.truth.traced[*other].op != 'F');
+            .find(|other| !at_once(*other) && self.truth.traced[*other].op != 'F');
         let candidates = (0..self.truth.traced.len()).filter(|other| *other != at);
-        let mut candidates = candidates.filter(|other| Some(*other) == before || near(*other));
+        let mut candidates = candidates.filter(|other| Some(*other) == before || at_once(*other));
         let fits = |other: &usize| {
             let end = self.truth.traced[*other].end();
             let distance = one.sector.abs_diff(end) * 512;
