@@ -170,10 +170,10 @@ impl Story<'_> {
         let [_, _, _, _, _, _, journal, wait, write, flush, _] = *self.known.stages;
         let stages = [journal, wait, write, flush].into_iter();
         let commit = stages.fold(0, u64::saturating_add);
-        if commit == 0 {
+        let work = &self.known.open.commit;
+        if commit == 0 || requests(work) == 0 && !self.is_worth(commit) {
             return None;
         }
-        let work = &self.known.open.commit;
         let with = match requests(work) {
             0 => String::new(),
             _ => format!(" with {}", listed(work, "journal read", "journal write")),

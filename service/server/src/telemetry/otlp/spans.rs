@@ -96,7 +96,8 @@ pub(super) fn host_name() -> String {
 impl Server {
     /// The name of this machine where all of its addresses are listened at.
     fn at(socket: SocketAddr) -> Self {
-        let host = Some(host_name()).filter(|host| socket.ip().is_unspecified() && !host.is_empty());
+        let host =
+            Some(host_name()).filter(|host| socket.ip().is_unspecified() && !host.is_empty());
         let address = host.unwrap_or_else(|| socket.ip().to_string());
         Self {
             address,
