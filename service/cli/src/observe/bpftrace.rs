@@ -44,15 +44,14 @@ pub(crate) struct BpftraceArgs {
     #[arg(long, value_name = "TIME", default_value = "10s")]
     seconds: Span,
     /// Lump to trace; only for lump-trace
-    #[arg(long, value_name = "ID", required_if_eq("name", "lump-trace"))]
+    #[arg(long, value_name = "ID")]
     lump: Option<LumpId>,
 }
 
 pub(crate) async fn run(connection: Connection, args: BpftraceArgs) -> Result<ExitCode> {
-    let at = NAMES.iter().position(|name| *name == args.name);
-    let script = at
-        .and_then(|at| SCRIPTS.get(at))
-        .context("no such script")?;
+    let mut scripts = NAMES.iter().zip(SCRIPTS);
+    let found = scripts.find(|(name, _)| **name == args.name);
+    let (_, &script) = found.context("no such script")?;
     let (head, program) = script.split_once("*/\n").unwrap_or((script, ""));
     let Some(store) = args.store.clone() else {
         let lines = head
@@ -117,7 +116,8 @@ fn words(usage: &str, args: &BpftraceArgs, info: &v1::StoreInfo) -> Result<Vec<S
                     let from = 8 * (part.parse::<usize>()?.saturating_sub(1));
                     format!("0x{}", lump.get(from..from + 8).unwrap_or_default())
                 }
-                _ => break,
+                (Some(_), None) => bail!("lump-trace needs --lump ID"),
+                (None, _) => break,
             },
         });
     }
