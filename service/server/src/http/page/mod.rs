@@ -212,12 +212,10 @@ async fn slowest(
         return failed(StatusCode::BAD_REQUEST, &why);
     }
     let within = asked.within_seconds.unwrap_or(DEFAULT_WITHIN);
+    let of = (names, asked.failed);
     let question = Question::Slowest(limit);
     kept(&api, (&caller, connection), question, async {
-        let found = api
-            .asking
-            .slowest((names, asked.failed), within, limit)
-            .await;
+        let found = api.asking.slowest(of, within, limit).await;
         told(found.map(|found| json!({"requests": found})))
     })
     .await
