@@ -182,8 +182,9 @@ fn recorded_flight(dir: &std::path::Path) -> Tuning {
     Tuning {
         flight: Some(FlightOptions {
             dir: dir.to_owned(),
-            slower_than_ns: 100_000_000,
-            slower_than_without_arm_ns: 100_000_000,
+            // A busy machine's disk takes some tenths of a second now and then.
+            slower_than_ns: 1_500_000_000,
+            slower_than_without_arm_ns: 1_500_000_000,
         }),
         ..Tuning::default()
     }
@@ -200,7 +201,7 @@ fn the_last_minute_is_written_when_a_request_is_slow() {
     it.request(1, "put", 4096, || it.write(1, MIB, 4096));
     it.request(2, "put", 4096, || {
         it.write(2, 2 * MIB, 4096);
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(1600));
     });
     let (name, replay) = flight_of(dir.path());
     assert!(name.ends_with("-put-2.jsonl"), "{name}");
