@@ -77,6 +77,7 @@ pub struct Replay {
     blocks: Watch<BlockLine>,
     /// Indices of stores that were spoken of.
     seen: BTreeSet<usize>,
+    written_for: Option<u64>,
     line: u64,
 }
 
@@ -97,6 +98,7 @@ impl Replay {
             correlator,
             blocks,
             seen: BTreeSet::new(),
+            written_for: None,
             line: 0,
         }
     }
@@ -171,6 +173,9 @@ impl Replay {
                 self.correlator.apply(Input::Added { store, name });
             }
         }
+        if let Input::Clock { request, .. } = &input {
+            self.written_for = *request;
+        }
         let settles = matches!(input, Input::Drained { .. });
         self.correlator.apply(input);
         Ok(settles)
@@ -220,10 +225,16 @@ impl Replay {
         self.correlator.explain(request)
     }
 
-    /// The slowest requests of the last quarter of an hour of the recording, slowest first, at
-    /// most `limit`; `store`: of this one only.
+    /// The request that the flight recorder wrote the recording for; `None`: for none.
     #[must_use]
-    pub fn slowest(&self, store: Option<&str>, limit: usize) -> Vec<SlowRequest> {
+    pub fn written_for(&self) -> Option<u64> {
+        self.written_for
+    }
+
+    /// The slowest requests of the last quarter of an hour of the recording, slowest first, at
+    /// most `limit`; `store`: of this one only; `failed`: only those that failed.
+    #[must_use]
+    pub fn slowest(&self, store: Option<&str>, failed: bool, limit: usize) -> Vec<SlowRequest> {
         let index = match store {
             None => None,
             Some(name) => match self.index_of(name) {
@@ -231,7 +242,7 @@ impl Replay {
                 some => some,
             },
         };
-        self.correlator.slowest(index, 0, limit)
+        self.correlator.slowest(index, failed, 0, limit)
     }
 
     fn index_of(&self, name: &str) -> Option<usize> {

@@ -250,11 +250,9 @@ pub struct AuditReport {
     pub conflicts: u64,
     /// Own block requests whose submission was not seen, as those that kernel workers make.
     pub submission_unknown: u64,
-    /// Block requests of which the owner is not certain: they were given to declared I/Os by place and
-    /// time, which also suited another I/O or somebody else.
+    /// Block requests whose owner is not certain: place and time suit another one as well.
     pub ambiguous: u64,
-    /// Completed block requests of which no event was handed out, by operation: their owner is
-    /// `unknown`.
+    /// Completed block requests without an event, by operation: their owner is `unknown`.
     pub untold: Vec<OwnerTotal>,
     /// Those of them that have a seek distance; absent: none.
     pub untold_moves: Option<HeadMove>,
@@ -555,6 +553,9 @@ pub struct BlockLine {
     pub seek_bytes: Option<i64>,
     /// Owner of the request the disk was sent before: an owner class, or `request N`; empty: unknown.
     pub previous_owner: String,
+    /// Whose it is, is not certain: see [`BlockIo::uncertain`].
+    #[serde(default)]
+    pub uncertain: bool,
     /// Queued to issued; absent: not seen.
     pub queue_ns: Option<u64>,
     /// Issued to completed; absent: not seen.

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &str); 6] = [
     ("Store", "format stores stat health sync evacuate"),
     ("Serve", "serve admin token doctor"),
     ("Data", "put get delete list"),
-    ("Look", "explain trace top record export"),
+    ("Look", "explain trace top record export bpftrace"),
     ("Offline", "check grow rename"),
     ("Lab", "compare lab watch load platter bench"),
 ];
@@ -42,7 +42,7 @@ const RENAMED: [(&str, &str); 14] = [
 
 /// Top-level commands that ask a service.
 const CLIENTS: &str = "put get delete list stores stat health sync evacuate admin explain trace \
-                       top record load help";
+                       top record bpftrace load help";
 
 /// The program with its commands in groups.
 pub(super) fn grouped(command: Command) -> Command {

@@ -95,6 +95,8 @@ enum Command {
     Record(observe::record::RecordArgs),
     /// Convert a recording for other tools: CSV, fio, blkparse or Perfetto
     Export(observe::export::ExportArgs),
+    /// Run a bpftrace script on the disk of a store and on its service
+    Bpftrace(observe::bpftrace::BpftraceArgs),
     /// Check whether this machine can serve and observe
     Doctor(doctor::DoctorArgs),
     /// Print the completions of the commands for a shell
@@ -175,6 +177,7 @@ fn run(connection: Connection, command: Command) -> Result<ExitCode> {
         Command::Top(args) => block_on_live(observe::top::run(connection, args)),
         Command::Record(args) => block_on_live(observe::record::run(connection, args)),
         Command::Export(args) => block_on(observe::export::run(args)),
+        Command::Bpftrace(args) => block_on_live(observe::bpftrace::run(connection, args)),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => shell::completions(&args, commands()),
         Command::Man(args) => shell::man(&args, commands()),

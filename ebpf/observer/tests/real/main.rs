@@ -13,5 +13,6 @@ mod independent;
 mod losses;
 mod pins;
 mod scsi;
+mod sentences;
 mod submissions;
 mod support;

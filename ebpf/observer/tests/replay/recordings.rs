@@ -39,13 +39,13 @@ fn an_old_recording_gives_reports_explanations_and_block_lines() {
     let requests: u64 = report.block.owners.iter().map(|o| o.requests).sum();
     assert_eq!(u64::try_from(lines.len()), Ok(requests));
     assert!(lines.iter().any(|line| line.owner == "fs-journal"));
-    let slowest = replay.slowest(Some("store 0"), 3);
+    let slowest = replay.slowest(Some("store 0"), false, 3);
     assert_eq!(slowest.len(), 3);
     assert_eq!(
         replay.explain(slowest[0].request_id).as_ref(),
         Some(&slowest[0])
     );
-    assert_eq!(replay.slowest(Some("none"), 3), []);
+    assert_eq!(replay.slowest(Some("none"), false, 3), []);
     let travelled: u64 = report.block.moves.iter().map(|m| m.requests).sum();
     assert_eq!(
         travelled,
@@ -62,7 +62,7 @@ fn the_same_lines_give_the_same_result() {
         let text = recording(name);
         let ((a, lines_a, _), (b, lines_b, _)) = (replayed(&text), replayed(&text));
         assert_eq!(a.report("store 0"), b.report("store 0"));
-        assert_eq!(a.slowest(None, 100), b.slowest(None, 100));
+        assert_eq!(a.slowest(None, false, 100), b.slowest(None, false, 100));
         assert_eq!(lines_a, lines_b);
     }
 }
@@ -246,7 +246,7 @@ fn garbage_never_panics() {
             text.push('\n');
         }
         correlator.finish();
-        let _ = correlator.slowest(None, 0, 1000);
+        let _ = correlator.slowest(None, false, 0, 1000);
         let _ = replayed(&text);
         let mut bytes = text.into_bytes();
         for _ in 0..10 {

@@ -25,13 +25,17 @@ const SLOWEST: u32 = 5;
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     form: Form,
-    /// Id of the request, from its reply [default: the slowest requests]
-    #[arg(conflicts_with_all = ["slowest", "store", "within"])]
+    /// Id of the request, from its reply [default: the slowest requests, or the one that the flight
+    /// recorder wrote FILE for]
+    #[arg(conflicts_with_all = ["slowest", "failed", "store", "within"])]
     request_id: Option<u64>,
     /// Maximum number of slowest requests [default: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..))]
     slowest: Option<u32>,
+    /// Only requests that failed
+    #[arg(long)]
+    failed: bool,
     /// Only requests to this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
@@ -77,6 +81,7 @@ async fn asked(connection: &Connection, args: &ExplainArgs) -> Result<Vec<v1::Sl
         // Rounded up: 0 would be "as long as they are kept".
         within_seconds: u32::try_from(within.div_ceil(1_000_000_000)).unwrap_or(u32::MAX),
         limit: args.slowest.unwrap_or(SLOWEST),
+        failed: args.failed,
     };
     Ok(client.list_slowest(request).await?.requests)
 }
@@ -86,11 +91,14 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
     let replay = replay::read(file, |_| {}).await?;
     replay::known(&replay, args.store.as_deref())?;
     let clock = replay::clock_of(file)?;
-    let found = match args.request_id {
+    let chosen = args.slowest.is_some() || args.failed || args.store.is_some();
+    let known = |id: &u64| !chosen && replay.explain(*id).is_some();
+    let written_for = replay.written_for().filter(known);
+    let found = match args.request_id.or(written_for) {
         None => {
             let limit = args.slowest.unwrap_or(SLOWEST);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            replay.slowest(args.store.as_deref(), limit)
+            replay.slowest(args.store.as_deref(), args.failed, limit)
         }
         Some(id) => match replay.explain(id) {
             Some(explained) => vec![explained],

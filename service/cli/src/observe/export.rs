@@ -152,7 +152,7 @@ fn quoted(text: &str) -> String {
 fn csv(blocks: &[v1::BlockLine]) -> String {
     let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,pid,sector,sectors,\
                    seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container,failure,flags,\
-                   hardware_queue\n"
+                   hardware_queue,uncertain\n"
         .to_owned();
     let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for block in blocks {
@@ -177,6 +177,7 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             quoted(&block.failure),
             quoted(&block.flags.join(" ")),
             number(block.hardware_queue.map(u64::from)),
+            block.uncertain.to_string(),
         ];
         out += &fields.join(",");
         out.push('\n');
@@ -297,6 +298,7 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             "failure": block.failure,
             "flags": block.flags,
             "hardware_queue": block.hardware_queue,
+            "uncertain": block.uncertain,
         });
         let name = format!("{} {}", block.operation, block.owner);
         let spans = [
@@ -363,10 +365,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let columns = lines[0].split(',').count();
-        assert_eq!(columns, 20);
+        assert_eq!(columns, 21);
         assert_eq!(
             lines[1],
-            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,,,"
+            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,,,,false"
         );
     }
 

@@ -1,5 +1,6 @@
-//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`, `export`.
+//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`, `export`, `bpftrace`.
 
+pub(super) mod bpftrace;
 pub(super) mod explain;
 pub(super) mod export;
 pub(super) mod live;

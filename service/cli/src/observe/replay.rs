@@ -68,6 +68,7 @@ pub(super) fn clock_of(path: &Path) -> Result<WallClock> {
         Ok(Input::Clock {
             monotonic_ns,
             unix_ns,
+            ..
         }) => WallClock::recorded(monotonic_ns, unix_ns),
         _ => WallClock::of_a_recording(),
     })

@@ -1,5 +1,5 @@
-//! `lumpscope trace`: each block request as it completes. On a terminal it has two lines, and a third
-//! that names the cgroup of another process; elsewhere it has one.
+//! `lumpscope trace`: each block request as it completes. On a terminal of less than [`WIDE`] columns
+//! it has two lines, and a third that names the cgroup of another process; elsewhere it has one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +17,9 @@ use super::replay;
 use super::units::{NONE, beside, distance, failed, process, time};
 use crate::client::{Connection, Form};
 use crate::output::{self, complain, escaped};
+
+/// From so many columns on, a block request has one line.
+const WIDE: u16 = 160;
 
 /// `lumpscope trace`.
 #[derive(Args)]
@@ -154,14 +157,14 @@ impl Screen {
         self.doubts.tell(&reply.incomplete, reply.dropped);
         let mut text = String::new();
         if !self.json && !self.begun {
-            text = head(output::width()) + "\n";
+            text = head(width()) + "\n";
         }
         self.begun = true;
         let room = usize::try_from(self.left).unwrap_or(usize::MAX);
         for block in reply.blocks.iter().take(room) {
             let line = match self.json {
                 true => output::json(&to_json(block))?,
-                false => line(block, output::width()),
+                false => line(block, width()),
             };
             text.push_str(line.trim_end());
             text.push('\n');
@@ -169,6 +172,13 @@ impl Screen {
         }
         let read = text.is_empty() || output::write(text.as_bytes())?;
         Ok(read && self.left > 0)
+    }
+}
+
+fn width() -> usize {
+    match console::Term::stdout().size_checked() {
+        Some((_, columns)) if columns >= WIDE => usize::MAX,
+        _ => output::width(),
     }
 }
 
@@ -224,6 +234,9 @@ fn line(b: &v1::BlockLine, width: usize) -> String {
     if let Some(beside) = beside(&b.flags, b.hardware_queue) {
         before.push_str("  ");
         before.push_str(&beside);
+    }
+    if b.uncertain {
+        before.push_str("  owner not certain");
     }
     if b.failed {
         before.push_str("  ");
@@ -329,6 +342,12 @@ mod tests {
             "{shown}"
         );
         assert_eq!(to_json(&block)["device_ns"], serde_json::Value::Null);
+        let doubted = v1::BlockLine {
+            uncertain: true,
+            ..block.clone()
+        };
+        let told = line(&doubted, usize::MAX);
+        assert!(told.ends_with("fs-journal  owner not certain"), "{told}");
         let foreign = v1::BlockLine {
             owner: "other".into(),
             cgroup: "/system.slice/backup.service".into(),

@@ -138,6 +138,7 @@ pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
         &["token"],
         &["trace", "--replay", RECORDING],
         &["export", RECORDING, "--format", "blkparse"],
+        &["bpftrace", "head-mover"],
         &["explain", "--replay", RECORDING],
         &["top", "--replay", RECORDING],
         &["man", &pages],

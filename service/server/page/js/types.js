@@ -37,8 +37,8 @@
  * @typedef {[number, number, number, number, number, number, number]} HeatCell
  *   seek from, seek to (bytes), device time from, to (ns), owner, operation, count
  * @typedef {[string, string, number, number, number]} Move owner, moved by, requests, seeks, travel in bytes
- * @typedef {[number, number, number, number, number, number|null, number|null, number]} Dot
- *   ms since 1970, sector, sectors, owner, operation, seek bytes, device ns, request id or 0
+ * @typedef {[number, number, number, number, number, number|null, number|null, number, boolean]} Dot
+ *   ms since 1970, sector, sectors, owner, operation, seek bytes, device ns, request id or 0, owner not certain
  *
  * @typedef {object} Totals since the service started
  * @property {Record<string, {count: number, errors: number, bytes: number}>} requests by method
@@ -129,6 +129,7 @@
  * @property {number} sectors
  * @property {number} own_bytes
  * @property {boolean} shared
+ * @property {boolean} [uncertain]
  * @property {number|null} seek_bytes
  * @property {string} previous_owner
  * @property {number|null} queued_at_ns

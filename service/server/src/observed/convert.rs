@@ -307,6 +307,7 @@ pub fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
         failure: b.failure,
         flags: b.flags,
         hardware_queue: b.hardware_queue,
+        uncertain: b.uncertain,
     }
 }
 

@@ -15,7 +15,7 @@ use super::disk::Disk;
 use super::lost;
 use super::owner::{CLASSES, Owner};
 use super::processes::Cgroups;
-use super::requests::{Block, Open};
+use super::requests::{Block, Gaps, Open};
 use super::totals::stage_times;
 use story::Story;
 
@@ -67,7 +67,7 @@ pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
         stages: stage_times(known.stages),
         waited_for: ended.waited_for,
         block_requests: open.count,
-        sentence: Story { known, blocks }.sentence(),
+        sentence: Story { known }.sentence(),
         steps: steps::steps(known, blocks),
         lost: lost::report(known.lost),
         lost_in_all_ns: open.lost.in_all(),
@@ -127,25 +127,26 @@ fn incomplete(known: &Known<'_>) -> String {
     if open.gaps.too_many_intervals {
         gaps.push("the times of some of its block requests count as submit".to_owned());
     }
-    let data = open.blocks.iter().filter(|b| b.event.op.is_data());
-    let unknown_start = data.filter(|b| b.event.queue_ns.is_none()).count();
-    if unknown_start > 0 {
+    let Gaps {
+        unqueued,
+        unsent,
+        unfinished,
+        ..
+    } = open.gaps;
+    if unqueued > 0 {
         gaps.push(format!(
-            "when {unknown_start} of its reads and writes were queued was not seen"
+            "when {unqueued} of its reads and writes were queued was not seen"
         ));
     }
-    let unsent = |b: &&Block| b.event.op.is_data() && b.event.issue_ns.is_none();
-    let unsent = open.blocks.iter().filter(unsent).count();
     if unsent > 0 {
         gaps.push(format!(
-            "when {unsent} of its reads and writes were sent to the disk was not seen: their time \
+            "when {unsent} of its block requests were sent to the disk was not seen: their time \
              there is not known and counts as submit"
         ));
     }
-    let unseen = open.blocks.iter().filter(|b| b.event.done_unknown).count();
-    if unseen > 0 {
+    if unfinished > 0 {
         gaps.push(format!(
-            "when {unseen} of its block requests completed was not seen: their time at the \
+            "when {unfinished} of its block requests completed was not seen: their time at the \
              device is not known and counts as submit"
         ));
     }

@@ -5,7 +5,7 @@
 //! end; a rest that no stage claims lies before the reply. So the places of these steps are
 //! derived, while those of the block requests are what the kernel's clock said.
 
-use lumpscope_units::human::{counted, short_bytes, short_ns};
+use lumpscope_units::human::{short_bytes, short_ns};
 
 use crate::api::{Purpose, STAGES};
 use crate::correlate::requests::Block;
@@ -13,7 +13,7 @@ use crate::event::BlockOp;
 use crate::report::Step;
 
 use super::Known;
-use super::words::{place_text, purpose_name, waited_for};
+use super::words::{behind, place_text, purpose_name, waited_for};
 
 /// All steps, in the order of time.
 pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
@@ -36,7 +36,7 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
         "data I/O; what the disk did in it was not seen".to_owned()
     } else {
         format!(
-            "system calls and checks, spread over {} of data I/O",
+            "none of its block requests was queued or at the disk, spread over {} of data I/O",
             short_ns(data)
         )
     };
@@ -46,8 +46,18 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
         (2, index, index, "index lookup or block allocation"),
         (3, submit, data, &in_system),
         (7, wait, wait, &format!("waited for {}", waited_for(known))),
-        (8, write, write, "its batch was written to the journal"),
-        (9, flush, flush, "flushes that it needed"),
+        (
+            8,
+            write,
+            write,
+            "its batch is written to the journal, until the service has seen that",
+        ),
+        (
+            9,
+            flush,
+            flush,
+            "flushes that it needs, until the service has seen their end",
+        ),
         (
             6,
             journal,
@@ -125,12 +135,9 @@ fn times(block: &Block) -> String {
     let mut parts = Vec::new();
     if event.queue_ns.is_some() && event.issue_ns.is_some() {
         let waited = short_ns(event.queue_time_ns());
-        parts.push(match block.ahead {
-            0 => format!("queued {waited}"),
-            n => format!(
-                "queued {waited} behind {}",
-                counted(n.into(), "other block request")
-            ),
+        parts.push(match behind(block.ahead, "") {
+            None => format!("queued {waited}"),
+            Some(behind) => format!("queued {waited} {behind}"),
         });
     } else if event.op != BlockOp::Flush {
         parts.push("how long it waited was not seen".to_owned());

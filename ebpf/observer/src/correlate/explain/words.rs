@@ -1,10 +1,11 @@
 //! Places and owners in words.
 
-use lumpscope_units::human::short_bytes;
+use lumpscope_units::human::{counted, short_bytes};
 
 use crate::api::Purpose;
+use crate::correlate::lost::Culprit;
 use crate::correlate::owner::Owner;
-use crate::correlate::requests::Block;
+use crate::correlate::requests::{Block, BlocksAhead};
 
 use super::Known;
 
@@ -37,12 +38,36 @@ pub(super) fn place_text(known: &Known<'_>, block: &Block) -> String {
     }
 }
 
+fn system<'a>(known: &Known<'a>) -> &'a str {
+    match known.file_system {
+        "" => "file system's",
+        name => name,
+    }
+}
+
+/// Whom the disk served.
+pub(super) fn culprit_text(known: &Known<'_>, culprit: &Culprit<'_>) -> String {
+    match culprit {
+        Culprit::Process(process) if process.name.is_empty() => format!("process {}", process.pid),
+        Culprit::Process(process) => process.text(),
+        Culprit::Class(0) => "other requests".to_owned(),
+        Culprit::Class(1) => "the store's own work".to_owned(),
+        Culprit::Class(2) => format!("the {} journal", system(known)),
+        Culprit::Class(3) => format!("{} metadata", system(known)),
+        Culprit::Class(4) => "the kernel's writeback".to_owned(),
+        Culprit::Class(_) => "other processes".to_owned(),
+    }
+}
+
+/// As `behind 2 other block requests`; `None`: it was behind none.
+pub(super) fn behind(ahead: BlocksAhead, each: &str) -> Option<String> {
+    let least = if ahead.at_least { "at least " } else { each };
+    let others = counted(ahead.count.into(), "other block request");
+    (ahead.count > 0).then(|| format!("behind {least}{others}"))
+}
+
 fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
-    let system = if known.file_system.is_empty() {
-        "file system's"
-    } else {
-        known.file_system
-    };
+    let system = system(known);
     match owner {
         Owner::Request(id) if *id == known.ended.request => "its own".to_owned(),
         Owner::Request(id) => format!("by request {id}"),

@@ -65,7 +65,7 @@ export const sectors = {
     const all = Object.values(data.points).flat().sort((a, b) => b[0] - a[0]).slice(0, 50);
     return {
       head: ["time", "whose", "operation", "sector", "length", "seek", "at the device", "request"],
-      rows: all.map((d) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? { text: String(d[7]), href: `#request=${d[7]}` } : "–"]),
+      rows: all.map((d) => [clock(d[0]), owner(view, d) + doubt(d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? { text: String(d[7]), href: `#request=${d[7]}` } : "–"]),
     };
   },
   notes(view, store) {
@@ -158,10 +158,20 @@ function flat(dots) {
   return places;
 }
 
+/** @param {Dot} dot */
+function doubt(dot) {
+  return dot[8] ? ", not certain" : "";
+}
+
+/** @param {import("../types.js").View} view @param {Dot} dot */
+function whose(view, dot) {
+  return owner(view, dot) + (dot[7] > 0 ? ` ${dot[7]}` : "") + doubt(dot);
+}
+
 /** @param {import("../types.js").View} view @param {Dot} dot */
 function told(view, dot) {
   const rows = [
-    ["whose", dot[7] > 0 ? `${owner(view, dot)} ${dot[7]}` : owner(view, dot)],
+    ["whose", whose(view, dot)],
     ["sector", `${dot[1]} (${bytes(dot[1] * SECTOR)})`],
     ["seek", dot[5] === null ? "unknown" : signedBytes(dot[5])],
     ["at the device", dot[6] === null ? "not seen" : span(dot[6])],

@@ -129,6 +129,8 @@ impl Tracing {
         let Some(exporter) = collector else {
             return Self::default();
         };
+        let mut exporter = exporter;
+        exporter.set_resource(&send::resource(&servers));
         let shared = Arc::new(Shared {
             chosen: Mutex::default(),
             alone: Mutex::default(),

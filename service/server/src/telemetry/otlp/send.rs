@@ -1,20 +1,21 @@
 //! From the queue to the collector.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use opentelemetry_semantic_conventions::SCHEMA_URL;
 use opentelemetry_semantic_conventions::resource::{SERVICE_INSTANCE_ID, SERVICE_VERSION};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::spans::{Servers, host_name};
 use super::{FLUSH_WITHIN, Shared};
 use crate::error::ServerError;
 use crate::files;
@@ -60,36 +61,20 @@ pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
         builder = builder.with_tls_config(tls);
     }
-    let mut exporter = builder.build().map_err(|error| failed(error.to_string()))?;
-    exporter.set_resource(&RESOURCE);
+    let exporter = builder.build().map_err(|error| failed(error.to_string()))?;
     Ok(exporter)
 }
 
 /// Resource of spans: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`)
 /// are kept.
-static RESOURCE: LazyLock<Resource> = LazyLock::new(|| {
+fn resource(servers: &Servers) -> Resource {
     Resource::builder()
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
-        .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, instance_id()))
+        .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, servers.instance()))
+        .with_attribute(KeyValue::new("host.name", host_name()))
         .with_schema_url([], SCHEMA_URL)
         .build()
-});
-
-/// A random UUID for the life of this process.
-fn instance_id() -> String {
-    let random = u128::from_be_bytes(RandomIdGenerator::default().new_trace_id().to_bytes());
-    // Version 4, variant 1.
-    let random = random & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
-    let hex = format!("{random:032x}");
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    parts.join("-")
 }
 
 /// Sends what is in the queue.
