@@ -32,7 +32,8 @@ pub(super) fn run(args: &RenameArgs) -> Result<ExitCode> {
     if *json {
         print_json(&json!({"before": before, "after": name}))?;
     } else {
-        let path = escaped(&path.display().to_string());
+        let path = path.display().to_string();
+        let path = escaped(&path);
         let before = before.map(|before| format!(", {before} before"));
         print(&format!("{path}: {name}{}", before.unwrap_or_default()))?;
     }

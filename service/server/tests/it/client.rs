@@ -265,8 +265,8 @@ impl Asked {
         let client = self.client.clone();
         let put = tokio::spawn(async move {
             let body = Body::reader(come, 1000);
-            let put = client.put(STORE, LumpId(id), body, &PutOptions::default());
-            panic!("{:?}", put.await);
+            let options = PutOptions::default();
+            panic!("{:?}", client.put(STORE, LumpId(id), body, &options).await);
         });
         (put, rest)
     }
@@ -280,9 +280,8 @@ async fn more_calls_get_more_connections_up_to_the_bound() {
         let running = Running::start(&[(STORE, &path)]).await;
         let asked = Asked::new(&running, usize::try_from(bound).unwrap()).await;
         for id in 0..8 {
-            let put = asked
-                .client
-                .put(STORE, LumpId(id), "x", &PutOptions::default());
+            let options = PutOptions::default();
+            let put = asked.client.put(STORE, LumpId(id), "x", &options);
             put.await.unwrap();
         }
         assert_eq!(asked.connections().await, 1, "one call at a time");

@@ -32,11 +32,6 @@ pub(crate) const STORE: &str = "bench";
 
 pub(crate) type Client = LumpStoreClient<Connections>;
 
-/// A connection of its own; each call is tried once.
-pub(crate) async fn open(url: &str) -> Result<lumpscope_client::Client, lumpscope_client::Error> {
-    lumpscope_client::Client::connect(alone(url)).await
-}
-
 fn alone(url: &str) -> Options {
     Options {
         retry: Retry::never(),

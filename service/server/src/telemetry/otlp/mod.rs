@@ -23,7 +23,7 @@ use std::time::Duration;
 use lumpscope_observer::{Observer, RequestSummary, SlowRequest, TraceContext};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_otlp::SpanExporter;
-use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData};
+use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
 use opentelemetry_semantic_conventions::SCHEMA_URL;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -67,7 +67,7 @@ pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
 
 /// Resource of spans: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`)
 /// are kept.
-fn resource(servers: &Servers) -> Resource {
+pub(super) fn resource(servers: &Servers) -> Resource {
     Resource::builder()
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
