@@ -97,7 +97,7 @@ fn work_of_the_disk_while_a_body_comes_is_told_as_such() {
 
 #[test]
 fn a_request_is_explained_step_by_step_after_the_fact() {
-    let mut it = told();
+    let it = told();
     let told = it.explain(7).expect("it is kept");
     assert_eq!(
         (told.store.as_str(), told.device.as_str()),
@@ -166,6 +166,11 @@ fn a_request_is_explained_step_by_step_after_the_fact() {
         (block.queued_at_ns, block.issued_at_ns, block.done_at_ns),
         (Some(10), Some(60), Some(90))
     );
+}
+
+#[test]
+fn the_slowest_are_of_a_store_and_of_a_time_and_go_with_the_store() {
+    let mut it = told();
     let ids = |store, since| -> Vec<u64> {
         let found = it.slowest(store, false, since, 10);
         found.iter().map(|e| e.request_id).collect()

@@ -130,7 +130,7 @@ fn spent(text: &str) -> Option<(Printed, bool, &str)> {
 }
 
 /// As `queued 2 ms behind 3 other block requests, 1 ms at the device`, of one block request.
-pub(crate) fn of_one(text: &str) -> Option<(Printed, Option<(u64, bool)>, Printed)> {
+pub(crate) fn of_one(text: &str) -> Option<(Printed, Option<Others>, Printed)> {
     let (queued, rest) = text.strip_prefix("queued ")?.split_once(", ")?;
     let device = time(rest.split(", ").next()?.strip_suffix(" at the device")?)?;
     let (ns, behind) = match queued.split_once(" behind ") {
@@ -140,8 +140,11 @@ pub(crate) fn of_one(text: &str) -> Option<(Printed, Option<(u64, bool)>, Printe
     Some((time(ns)?, behind, device))
 }
 
-/// As `at least 3 other block requests`; true: at least.
-fn others(text: &str) -> Option<(u64, bool)> {
+/// How many others; true: at least.
+pub(crate) type Others = (u64, bool);
+
+/// As `at least 3 other block requests`.
+fn others(text: &str) -> Option<Others> {
     let least = text.strip_prefix("at least ");
     let count = least
         .or_else(|| text.strip_prefix("up to "))

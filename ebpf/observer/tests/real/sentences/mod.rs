@@ -120,12 +120,8 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
     let pieces = 1 + number / 3 % 3;
     let begin_ns = now();
     let piece = |n: u64| {
-        io(
-            id,
-            Purpose::Data,
-            op,
-            (number * MIB + n * 320 * 1024, length),
-        )
+        let place = number * MIB + n * 320 * 1024;
+        io(id, Purpose::Data, op, (place, length))
     };
     if kind == 0 {
         (1..pieces).for_each(piece);

@@ -136,7 +136,7 @@ pub(super) struct Data {
 enum Ready {
     Service {
         server: Box<Server>,
-        target: Target,
+        target: Box<Target>,
         store: StorePlace,
         /// Those it has been told of.
         _keys: Option<S3Keys>,
@@ -150,7 +150,7 @@ impl Ready {
     fn target(&self, durability: Durability) -> Target {
         match self {
             Ready::Service { target, .. } => {
-                let mut target = target.clone();
+                let mut target = Target::clone(target);
                 if let Target::Service { durability: of, .. } = &mut target {
                     *of = Some(durability);
                 }
@@ -243,7 +243,7 @@ impl Bench<'_> {
             };
             Ok(Ready::Service {
                 server: Box::new(server),
-                target,
+                target: Box::new(target),
                 store,
                 _keys: keys,
             })

@@ -100,7 +100,8 @@ impl FromArgMatches for SeedsArgs {
     /// Refuses an option of another table.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let options = SeedsOptions::from_arg_matches(matches)?;
-        let augment: [(SeedTable, fn(Command) -> Command); 3] = [
+        type Augment = fn(Command) -> Command;
+        let augment: [(SeedTable, Augment); 3] = [
             (SeedTable::Cannyls, cannyls::CannylsArgs::augment_args),
             (
                 SeedTable::Diskbenchi,

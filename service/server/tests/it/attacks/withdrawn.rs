@@ -167,7 +167,7 @@ struct Watcher {
 
 impl Watcher {
     /// What it watches ends for want of a login, and it does not get in again.
-    async fn is_sent_away(self) {
+    async fn goes_away(self) {
         let status = end_of(self.trace).await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
         assert!(status.message().contains("certificate"), "{status:?}");
@@ -215,7 +215,7 @@ async fn connections_of_an_authority_that_is_removed() {
     ] {
         assert!(message.contains(word), "{word:?} in {message:?}");
     }
-    goes.is_sent_away().await;
+    goes.goes_away().await;
     stays.goes_on().await;
     // As with a token: what was admitted may finish.
     under_way.finish().await;
@@ -234,7 +234,7 @@ async fn connections_of_a_certificate_that_is_revoked() {
     let crl = theirs.revoke(&[&first]);
     std::fs::write(folder.path().join("clients.crl"), crl).unwrap();
     service.reloader.reload().unwrap();
-    goes.is_sent_away().await;
+    goes.goes_away().await;
     stays.goes_on().await;
     drop(stays);
     service.stop().await;
@@ -259,7 +259,7 @@ async fn a_certificate_that_has_expired() {
             _ => seconds *= 4,
         }
     };
-    watcher.is_sent_away().await;
+    watcher.goes_away().await;
     if let Ok(mut stream) = raw_tls_with(service.metrics, client).await {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -496,18 +496,7 @@ impl Session {
             .ok_or_else(|| format!("request {request} was answered twice"))?;
         coverage.requests += 1;
         match outcome {
-            Outcome::Put(Ok(put)) => {
-                let before = self.changed(request, put.durability, coverage)?;
-                self.model.was_not_read(request);
-                // Of a group: its embedded lump.
-                let of = usize::from(before.len() > 1);
-                self.expect(
-                    request,
-                    "not created",
-                    &[u64::from(!put.created)],
-                    &before[of..=of],
-                )
-            }
+            Outcome::Put(Ok(put)) => self.was_put(request, put, coverage),
             Outcome::Delete(Ok(DeleteOutcome {
                 existed,
                 durability,
@@ -564,6 +553,20 @@ impl Session {
             | Outcome::Get(Err(error))
             | Outcome::Sync(Err(error)) => self.check_error(request, &error, coverage),
         }
+    }
+
+    fn was_put(
+        &mut self,
+        request: u64,
+        put: PutOutcome,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
+        let before = self.changed(request, put.durability, coverage)?;
+        self.model.was_not_read(request);
+        // Of a group: its embedded lump.
+        let of = usize::from(before.len() > 1);
+        let created = [u64::from(!put.created)];
+        self.expect(request, "not created", &created, &before[of..=of])
     }
 
     fn check_known_get(&mut self, request: u64, found: Option<&[u8]>) -> Result<(), String> {
