@@ -74,7 +74,8 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         op,
         within: within.clone(),
         skip: random.below(25),
-        times: [1, 3, u64::MAX][random.index(3)],
+        // A write of the journal is waited for, once a second.
+        times: [1, 3, if op == IoOp::Write { 30 } else { u64::MAX }][random.index(3)],
         kind: FaultKind::Errno(errno),
     });
     history.go_on(2 * REQUESTS, coverage)?;
