@@ -50,7 +50,7 @@ cmd_attack() {
 # Packages go to folders beside the other tools.
 cmd_s3_suites() {
     need_rust
-    local suite=${1:-} binary=${LUMPSCOPE_BINARY:-}
+    local suite=${1:-} binary=${TESTED_BINARY:-}
     case $suite in
         clients | minio-go | versitygw) ;;
         *) [ -d "$suite/s3tests/functional" ] ||

@@ -111,7 +111,7 @@ cmd_test() {
 }
 
 nextest() {
-    PATH="$PATH:$tools/bin" LUMPSCOPE_BINARY="$target/debug/lumpscope" \
+    PATH="$PATH:$tools/bin" TESTED_BINARY="$target/debug/lumpscope" \
         cargo nextest run --locked --workspace --tests --target-dir "$target" "$@"
 }
 

@@ -417,6 +417,19 @@ impl Error {
             .is_some_and(|errno| gone.contains(&errno))
     }
 
+    /// The error of a write that may still come about: it does not say that nothing was stored.
+    pub(crate) fn of_unknown_outcome(self) -> Self {
+        match self {
+            Self::NoSpace { offset, len } => Self::Io {
+                op: IoOp::Write,
+                offset,
+                len,
+                source: Arc::new(io::Error::from_raw_os_error(libc::ENOSPC)),
+            },
+            other => other,
+        }
+    }
+
     /// The failure of one I/O, told apart by errno.
     pub(crate) fn from_io(op: IoOp, offset: u64, len: u64, source: io::Error) -> Self {
         match source.raw_os_error() {

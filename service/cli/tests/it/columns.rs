@@ -146,8 +146,8 @@ fn the_lab_needs_eighty_columns() {
         ask("", &words);
     }
     let dir = folder();
-    let file = dir.path().join("a").to_str().unwrap().to_owned();
     let watched = Command::new(PROGRAM)
+        .current_dir(dir.path())
         .args([
             "watch",
             "--",
@@ -156,8 +156,8 @@ fn the_lab_needs_eighty_columns() {
             "bs=64K",
             "count=4",
             "oflag=sync",
+            "of=a",
         ])
-        .arg(format!("of={file}"))
         .output()
         .unwrap();
     // What is watched has standard output for itself.

@@ -604,7 +604,7 @@ fn the_memory_that_the_service_is_given_is_enough_for_what_it_may_hold() {
         .nth(2)
         .unwrap();
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let manifest = read("docs/kubernetes/lumpscope.yaml");
+    let manifest = read("docs/kubernetes/base/lumpscope.yaml");
     let (_, settings) = manifest.split_once("lumpscope.toml: |\n").unwrap();
     let (settings, _) = settings.split_once("---").unwrap();
     let compose = read("docker-compose.yml");

@@ -103,7 +103,7 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     let made = good(
         Command::new(root().join("dev"))
             .args(["deb", "--fast"])
-            .env("LUMPSCOPE_BINARY", PROGRAM)
+            .env("TESTED_BINARY", PROGRAM)
             .env("CARGO_TARGET_DIR", target()),
     );
     let package = PathBuf::from(made.lines().last().unwrap());

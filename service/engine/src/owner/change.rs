@@ -4,6 +4,7 @@ use super::command::{Reply, Timing};
 use super::delete::{Delete, Many};
 use super::put::Put;
 use crate::declaration::RequestId;
+use crate::error::Error;
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, PutOutcome,
 };
@@ -42,6 +43,14 @@ impl Change {
         match self {
             Self::Put(put) => Some(&mut put.reply.timing),
             Self::Delete(delete) => delete.timing(many),
+        }
+    }
+
+    /// Tells who waits for it of an error, though it may still come about.
+    pub(super) fn answer_early(&mut self, many: &mut Many, error: &Error) {
+        match self {
+            Self::Put(put) => put.reply.answer_early(error),
+            Self::Delete(delete) => delete.answer_early(many, error),
         }
     }
 

@@ -275,6 +275,12 @@ impl<T> Reply<T> {
         self.answer(result);
     }
 
+    /// Answers with an error before the end; what is sent afterwards nobody hears.
+    pub(crate) fn answer_early(&mut self, error: &Error) {
+        let silent = Self::new(Box::new(|_, _| ()));
+        std::mem::replace(self, silent).send(Err(error.clone()), Stage::Journal);
+    }
+
     /// Answers; what has passed since the last lap belongs to the caller's way back.
     pub(crate) fn answer(self, result: Result<T, Error>) {
         (self.on_done)(result, self.timing.times);

@@ -289,7 +289,10 @@ fn a_disk_that_refuses_the_journal_gets_it_again() {
             let late = it.wait(&late);
             assert!(matches!(late, Err(Error::OutOfService { .. })), "{late:?}");
             it.until(|it| it.store.health().state == StoreState::Serving);
-            it.wait(&first).unwrap();
+            let first = it.wait(&first);
+            assert!(matches!(first, Err(Error::Io { .. })), "{first:?}");
+            it.settle();
+            // The first has come about all the same.
             it.model.remove(&3);
             it.put(4, 3000, Placement::Data);
             it.check_all();

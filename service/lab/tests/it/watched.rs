@@ -144,7 +144,7 @@ fn each_file_of_an_archive_has_its_own_bytes() {
         let expected = files.iter().map(|(name, len)| (&**name, whole(*len)));
         let expected: Vec<(&str, u64)> = expected.collect();
         let sum = expected.iter().map(|file| file.1).sum();
-        written.check(&expected, 70 * 1024, sum);
+        written.check(&expected, 72 * 1024, sum);
         assert_eq!(written.0.len(), files.len());
     });
 }
@@ -172,7 +172,9 @@ fn a_place_that_changes_hands_is_each_file_s_in_its_time() {
                 let shared =
                     "w c 4; P cp --reflink=always c d; sync -f .; P w d 1 1".replace('P', pause);
                 let written = Written::by(folder, &shared);
-                written.check(&[("c", 4 * MIB), ("d", MIB)], 4 * MIB, 5 * MIB);
+                // Without a pause nobody has seen what "d" shares with "c".
+                let of_d: &[(&str, u64)] = if pause.is_empty() { &[] } else { &[("d", MIB)] };
+                written.check(&[of_d, &[("c", 4 * MIB)]].concat(), 4 * MIB, 5 * MIB);
             }
             for file in fs::read_dir(folder).unwrap() {
                 fs::remove_file(file.unwrap().path()).unwrap();

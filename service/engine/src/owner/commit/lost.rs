@@ -1,8 +1,8 @@
 //! Writes of the journal that the disk refuses.
 //!
 //! Such a piece is written again every second until the disk takes it: what it says is as right then
-//! as it was. Meanwhile no change is taken, and those that wait for a batch are told of the error;
-//! those of the batch itself are answered when it is written.
+//! as it was. Meanwhile no change is taken, and those that wait are told of the error. Those of the
+//! batch itself may still come about, as after a power cut.
 
 use std::sync::Arc;
 
@@ -87,5 +87,10 @@ impl Commit {
         let unflushed = std::mem::take(&mut self.unflushed).into_iter();
         let left = unflushed.filter_map(|item| item.refuse(ctx, error));
         self.unflushed = left.collect();
+        let uncertain = &error.clone().of_unknown_outcome();
+        let Self { batch, many, .. } = self;
+        for (change, _) in batch.iter_mut().flat_map(|batch| &mut batch.changes) {
+            change.answer_early(many, uncertain);
+        }
     }
 }

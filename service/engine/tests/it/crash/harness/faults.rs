@@ -6,6 +6,8 @@
 //! there is an error that says what is damaged; never other bytes, a panic, or a request without
 //! an answer. Rot of the data region alone is always found.
 
+use std::sync::Arc;
+
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors};
 use lumpscope_engine::{CommitMode, Durability, Error, IoOp, Placement, PutOptions, StoreState};
 
@@ -74,8 +76,7 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         op,
         within: within.clone(),
         skip: random.below(25),
-        // A write of the journal is waited for, once a second.
-        times: [1, 3, if op == IoOp::Write { 30 } else { u64::MAX }][random.index(3)],
+        times: [1, 3, u64::MAX][random.index(3)],
         kind: FaultKind::Errno(errno),
     });
     history.go_on(2 * REQUESTS, coverage)?;
@@ -129,6 +130,12 @@ fn goes_on(
     if history.session.damaged.is_empty() {
         let mut now = model.now().clone();
         now.retain(|id, _| found.contains_key(id) || !model.may_be_gone(*id));
+        for id in 0..scenario.ids {
+            if model.unsure(id).any(|value| value == found.get(&id)) {
+                now.remove(&id);
+                now.extend(found.get(&id).map(|value| (id, Arc::clone(value))));
+            }
+        }
         Model::of(now).check(&found, Crash::ProcessDeath)?;
     }
     // What the device dropped may have been journaled; what was synced is there.

@@ -595,7 +595,7 @@ impl Session {
 
     /// The outcome of a change must be that of the order of the answers.
     fn expect(&self, request: u64, what: &str, said: &[u64], so: &[u64]) -> Result<(), String> {
-        if said == so || self.strictness == Strictness::Lying {
+        if said == so || self.strictness == Strictness::Lying || self.model.is_unsure() {
             return Ok(());
         }
         Err(format!(
