@@ -181,6 +181,7 @@ mod tests {
             container: "0a".into(),
             flags: vec!["fua".into()],
             hardware_queue: Some(3),
+            uncertain: false,
         }
     }
 
@@ -304,6 +305,7 @@ mod tests {
             request_id: 1,
             length: 10,
             placement: v1::Placement::Embedded.into(),
+            crc32c: None,
         };
         let stat = v1::DescribeStoreResponse {
             request_id: 1,

@@ -2,7 +2,7 @@
 // waits until the charts are full, and takes pictures of the page. Needs root, as the lab does.
 // Dashboards are taken when a Grafana answers at GRAFANA_URL (http://127.0.0.1:3000).
 import { execFileSync, spawn } from 'node:child_process';
-import { chownSync, statSync } from 'node:fs';
+import { chownSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { guarded, launch } from './lib/browser.mjs';
@@ -12,8 +12,8 @@ import { until } from './lib/wait.mjs';
 /** @typedef {import('playwright-core').Page} Page */
 /** @typedef {import('playwright-core').Browser} Browser */
 
-/** Frames, one a second, until the page's window of a minute is full. */
-const FULL = 62;
+/** Frames, one a second, until the page's window of a minute is full of them, and the ten seconds before are past it. */
+const FULL = 75;
 /** Bytes that a picture may have: they are kept in the repository. */
 const LARGEST = 200_000;
 /** Requests a second: some dots a second on each disk, so that each can be seen. */
@@ -129,6 +129,8 @@ async function pictures(browser, url) {
   await light.locator('#request[open] .sentence').waitFor();
   const dialog = await light.locator('#request').boundingBox();
   await take(light, 'explain', dialog ? { clip: dialog } : {});
+  // A test compares it with the version of the sources.
+  writeFileSync(join(folder, 'VERSION'), `${await light.locator('#version').innerText()}\n`);
 }
 
 /** @param {Browser} browser */

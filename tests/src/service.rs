@@ -13,14 +13,14 @@ use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 /// Longest time a service may take to open its stores and say that it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Path of the `lumpscope` binary of this build; built once when it is stale, unless `LUMPSCOPE_BINARY` names one.
+/// Path of the `lumpscope` binary of this build; built once when it is stale, unless `TESTED_BINARY` names one.
 ///
 /// # Panics
 /// When it cannot be built.
 pub fn binary() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        if let Some(built) = std::env::var_os("LUMPSCOPE_BINARY") {
+        if let Some(built) = std::env::var_os("TESTED_BINARY") {
             return built.into();
         }
         let test = std::env::current_exe().expect("a test knows its own path");
@@ -236,13 +236,21 @@ impl Service {
     /// # Panics
     /// When the endpoint does not answer.
     pub fn scrape(&self) -> String {
+        self.scrape_as("application/openmetrics-text")
+    }
+
+    /// The head and the metrics, in the form that `accept` asks for.
+    ///
+    /// # Panics
+    /// As [`Service::scrape`].
+    pub fn scrape_as(&self, accept: &str) -> String {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(&self.metrics).expect("metrics are served");
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .expect("a timeout can be set");
         let request = format!(
-            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            "GET /metrics HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
             self.metrics
         );
         stream

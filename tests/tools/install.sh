@@ -141,6 +141,22 @@ install_grpc_python() {
         chmod +x "$tools/bin/grpc-python"
 }
 
+# Go 1.26 and the modules of the example.
+install_grpc_go() {
+    command -v go >/dev/null || apt_install golang-go || return 1
+    (cd proto/examples/go && go mod download >&2 && go tool -n protoc-gen-go-grpc >&2) &&
+        ln -sf "$(command -v go)" "$tools/bin/grpc-go"
+}
+
+# A JDK of 17 or newer, Maven, and what the example is compiled and run with.
+install_grpc_java() {
+    command -v mvn >/dev/null && command -v javac >/dev/null || apt_install maven default-jdk-headless || return 1
+    local folder=$tools/grpc-java
+    rm -rf "$folder" && cp -r proto/examples/java "$folder" &&
+        mvn --quiet --batch-mode --file "$folder" "-Dprotos=$PWD/proto" compile exec:help >&2 &&
+        ln -sf "$(command -v mvn)" "$tools/bin/grpc-java"
+}
+
 install_s3_python() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/s3" &&
@@ -288,13 +304,17 @@ install_dashboard_tools() {
 }
 
 install_foreign_tools() {
-    local requirements
+    local requirements modules pom
     requirements=$(sha256sum <proto/examples/python/requirements.txt)
+    modules=$(sha256sum <proto/examples/go/go.sum)
+    pom=$(sha256sum <proto/examples/java/pom.xml)
     install_once buf "$buf_version" -- install_buf &&
         install_once grpcurl "$grpcurl_version" -- \
             install_go_tool "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl_version" &&
         install_once ghz "$ghz_version" -- install_go_tool "github.com/bojand/ghz/cmd/ghz@$ghz_version" &&
-        install_once grpc-python "$requirements" -- install_grpc_python && return
+        install_once grpc-python "$requirements" -- install_grpc_python &&
+        install_once grpc-go "$modules" -- install_grpc_go &&
+        install_once grpc-java "$pom" -- install_grpc_java && return
     lacking "a foreign client"
 }
 
@@ -312,6 +332,19 @@ install_cargo_cyclonedx() {
     install_cargo_tool cargo-cyclonedx "$cargo_cyclonedx_version"
 }
 
+# What puts the manifests of Kubernetes together; this version builds with Go 1.19, too.
+kustomize_version=v5.0.3
+# The operator of Prometheus publishes the schema of PodMonitor with its module.
+prometheus_operator_version=v0.62.0
+
+install_podmonitor_schema() {
+    local module=github.com/prometheus-operator/prometheus-operator dir
+    command -v go >/dev/null || apt_install golang-go || return 1
+    dir=$(cd / && go mod download -json "$module@$prometheus_operator_version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    install -m 644 "$dir/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" \
+        "$tools/podmonitor.yaml"
+}
+
 install_packages_python() {
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || return 1
     python3 -m venv --clear "$tools/packages" &&
@@ -324,7 +357,10 @@ install_packages_python() {
 
 install_package_tools() {
     install_once cargo-deb "$cargo_deb_version" -- install_cargo_deb &&
-        install_once packages "$(sha256sum <tests/packages/requirements.txt)" -- install_packages_python
+        install_once packages "$(sha256sum <tests/packages/requirements.txt)" -- install_packages_python &&
+        install_once podmonitor "$prometheus_operator_version" -- install_podmonitor_schema &&
+        install_once kustomize "$kustomize_version" -- \
+            install_go_tool "sigs.k8s.io/kustomize/kustomize/v5@$kustomize_version"
 }
 
 # What the module proxy knows as the latest. Eight minutes to compile.

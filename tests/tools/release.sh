@@ -69,6 +69,48 @@ write_sbom() {
         die "$out lacks crates, versions or licences"
 }
 
+# An image as `docker load` and `podman load` take it, made without either: the program, what demo needs beside it, and the
+# libraries of both, as on this machine. It goes by the names that docker-compose.yml uses, so nothing is compiled there.
+write_image() {
+    local program=$1 version=$2 out=$3 work root tool file layer config
+    work=$(mktemp -d) root=$work/root
+    install_needs "${demo_needs[@]}"
+    mkdir -p "$root"/{etc,tmp,proc,sys,dev,var/lib} "$work/image"
+    install -D --strip -m 755 "$program" "$root/usr/bin/lumpscope"
+    install -D -m 644 LICENSE "$root/usr/share/doc/lumpscope/copyright"
+    for tool in mkfs.ext4 mkfs.xfs; do
+        install -D -m 755 "$(PATH=$PATH:/usr/sbin:/sbin command -v "$tool")" "$root/usr/sbin/$tool"
+    done
+    install -D -m 644 /etc/mke2fs.conf "$root/etc/mke2fs.conf"
+    for file in $(ldd "$program" "$root"/usr/sbin/* | grep -o '/[^ :)]*[.]so[^ :)]*' | sort -u); do
+        install -D -m 755 "$file" "$root$file"
+    done
+    printf 'root:x:0:0::/:/\nlumpscope:x:10001:10001::/:/\n' >"$root/etc/passwd"
+    printf 'root:x:0:\nlumpscope:x:10001:\n' >"$root/etc/group"
+    chmod 1777 "$root/tmp"
+    mkdir -m 700 "$root/var/lib/lumpscope-lab"
+    mkdir -m 750 "$root/var/lib/lumpscope"
+    # The same files make the same image.
+    tar -C "$root" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 --exclude=./var/lib/lumpscope -cf "$work/image/layer.tar" .
+    tar -C "$root" --owner=10001 --group=10001 --numeric-owner --mtime=@0 -rf "$work/image/layer.tar" ./var/lib/lumpscope
+    layer=$(sha256sum <"$work/image/layer.tar")
+    jq --null-input --arg layer "sha256:${layer%% *}" --arg arch "$(dpkg --print-architecture)" \
+        --arg created "$(TZ=UTC git log -1 --date=iso-strict-local --format=%cd | sed 's/+00:00/Z/')" '{
+        architecture: $arch, os: "linux", created: $created,
+        rootfs: {type: "layers", diff_ids: [$layer]},
+        config: {User: "lumpscope", Entrypoint: ["lumpscope"], Cmd: ["--help"], StopSignal: "SIGTERM",
+            Env: ["PATH=/usr/sbin:/usr/bin"], ExposedPorts: {"50051/tcp": {}, "9464/tcp": {}},
+            Labels: {"org.opencontainers.image.title": "lumpscope", "org.opencontainers.image.licenses": "MIT"},
+            Healthcheck: {Test: ["CMD", "lumpscope", "health", "--timeout", "4", "--retries", "0"],
+                Interval: 10000000000, Timeout: 5000000000, StartPeriod: 60000000000, Retries: 3}}}' >"$work/config.json"
+    config=$(sha256sum <"$work/config.json")
+    mv "$work/config.json" "$work/image/${config%% *}.json"
+    jq --null-input --arg config "${config%% *}.json" --arg version "$version" '[{Config: $config, Layers: ["layer.tar"],
+        RepoTags: ["lumpscope:\($version)", "lumpscope-demo:\($version)"]}]' >"$work/image/manifest.json"
+    tar -C "$work/image" --sort=name --owner=0 --group=0 --mtime=@0 -cf - . | gzip -n >"$out"
+    rm -rf "$work"
+}
+
 # Everything that is handed out, in TARGET/release-VERSION, and the tag. What is pushed or published is for people.
 cmd_release() {
     local version=${1:-} out
@@ -89,6 +131,7 @@ cmd_release() {
     install_package_tools || die "what builds the wheel cannot be installed"
     build_wheel "$tools/packages/bin" "$out"
     write_sbom "$out/lumpscope-$version.cdx.json"
+    write_image "$(built_program)" "$version" "$out/lumpscope-$version-image-$(uname -m).tar.gz"
     git archive --prefix="lumpscope-$version/" -o "$out/lumpscope-$version.tar.gz" HEAD
     (cd "$out" && sha256sum -- * >SHA256SUMS && sha256sum --check --quiet SHA256SUMS)
     git tag --annotate "v$version" --message "Lumpscope $version"

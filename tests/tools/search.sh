@@ -41,14 +41,16 @@ cmd_attack() {
     say "requests of S3: any, signed wrongly, too slow"
     LUMPSCOPE_S3_REQUESTS=100000 cargo test --locked --package lumpscope-s3 --test it -- \
         a_request_never signatures:: slow:: --nocapture
-    say "other names of a store's bytes"
-    cargo test --locked --package lumpscope-engine --test it aliases:: -- --nocapture
+    say "wrong places: other names of a store's bytes, disks that are not empty, memory, names exchanged"
+    cargo test --locked --package lumpscope-engine --test it -- aliases:: contents:: media:: names:: --nocapture
+    cargo test --locked --package lumpscope-server --test it places:: -- --nocapture
+    cargo test --locked --package lumpscope-tests --test e2e misplaced:: -- --nocapture
 }
 
 # Packages go to folders beside the other tools.
 cmd_s3_suites() {
     need_rust
-    local suite=${1:-} binary=${LUMPSCOPE_BINARY:-}
+    local suite=${1:-} binary=${TESTED_BINARY:-}
     case $suite in
         clients | minio-go | versitygw) ;;
         *) [ -d "$suite/s3tests/functional" ] ||

@@ -24,12 +24,22 @@ cmd_up() {
     say "building and starting (the first time takes some minutes)"
     "${docker[@]}" compose up --detach --build --wait "$@"
     say "up after $(elapsed). ./dev down ends it and removes everything
-    the service's page    http://127.0.0.1:9464
-    Grafana               http://127.0.0.1:3000
-    Prometheus            http://127.0.0.1:9090
-    Alertmanager          http://127.0.0.1:9093
-    Jaeger                http://127.0.0.1:16686
-    gRPC                  http://127.0.0.1:50051"
+    the service's page    $(published 9464 demo lumpscope)
+    Grafana               $(published 3000 grafana)
+    Prometheus            $(published 9090 prometheus)
+    Alertmanager          $(published 9093 alertmanager)
+    Jaeger                $(published 16686 jaeger)
+    gRPC                  $(published 50051 demo lumpscope)"
+}
+
+# The address at which this machine has a port of one of these services: .env may say another port.
+published() {
+    local port=$1 service address
+    shift
+    for service in "$@"; do
+        address=$("${docker[@]}" compose port "$service" "$port" 2>/dev/null) && [ -n "$address" ] && break
+    done
+    echo "http://${address:-(not running)}"
 }
 
 cmd_down() {

@@ -82,7 +82,7 @@ cmd_setup() {
 # Tests run to the end, also when one fails: a run names everything that is wrong. Kernels run beside everything else.
 cmd_test() {
     local chosen first group failed=''
-    # A clean checkout builds once: what only the next build needs would take most of the disk.
+    # A clean checkout builds once: what only the next build needs would take half of the disk.
     [ "${CI:-}" != true ] || export CARGO_INCREMENTAL=0
     choose_groups "$@"
     cmd_setup "$@"
@@ -111,7 +111,7 @@ cmd_test() {
 }
 
 nextest() {
-    PATH="$PATH:$tools/bin" LUMPSCOPE_BINARY="$target/debug/lumpscope" \
+    PATH="$PATH:$tools/bin" TESTED_BINARY="$target/debug/lumpscope" \
         cargo nextest run --locked --workspace --tests --target-dir "$target" "$@"
 }
 

@@ -15,6 +15,8 @@ export const STORE = `${SERVICE},store=~"$store"`;
 export const STORE_OR_NONE = `${SERVICE},store=~"$store|"`;
 /** The time over which rates are taken: four scrapes, or more when the picture is coarse. */
 export const EVERY = '[$__rate_interval]';
+/** Name of a series of one store: two services may each have a store of one name. */
+export const STORE_NAME = '{{instance}} {{store}}';
 
 /** One query of a panel. */
 export interface Query {
@@ -46,6 +48,8 @@ export interface Words {
   max?: number;
   mappings?: dashboard.ValueMapping[];
   thresholds?: [number | null, string][];
+  /** One colour, that means nothing; without it and without thresholds Grafana's own apply: red from 80 on. */
+  color?: string;
   links?: cog.Builder<dashboard.DashboardLink>[];
 }
 
@@ -62,6 +66,7 @@ export interface AnyPanel extends cog.Builder<dashboard.Panel> {
   max(max: number): this;
   mappings(mappings: dashboard.ValueMapping[]): this;
   thresholds(thresholds: cog.Builder<dashboard.ThresholdsConfig>): this;
+  colorScheme(color: cog.Builder<dashboard.FieldColor>): this;
   dataLinks(links: cog.Builder<dashboard.DashboardLink>[]): this;
   withTarget(target: cog.Builder<cog.Dataquery>): this;
 }
@@ -101,11 +106,13 @@ export function worded<P extends AnyPanel>(panel: P, words: Words): Placed {
   if (words.mappings) panel.mappings(words.mappings);
   if (words.links) panel.dataLinks(words.links);
   if (words.thresholds) panel.thresholds(thresholds(words.thresholds));
+  if (words.color) panel.colorScheme(new dashboard.FieldColorBuilder().mode(dashboard.FieldColorModeId.Fixed).fixedColor(words.color));
   words.queries.forEach((query, i) => panel.withTarget(target(query, refId(i))));
   return { panel, queries: words.queries, w: words.w, h: words.h ?? DEFAULT_HEIGHT };
 }
 
-function refId(i: number): string {
+/** The letter of a query. */
+export function refId(i: number): string {
   return String.fromCharCode('A'.charCodeAt(0) + i);
 }
 
@@ -129,6 +136,13 @@ function thresholds(steps: [number | null, string][]): dashboard.ThresholdsConfi
     .steps(steps.map(([value, color]) => ({ value, color })));
 }
 
+/** A text for every value from `from` on, or for one value. */
+export function said(text: string, value: number, from = false): dashboard.ValueMapping[] {
+  const result = { text, index: 0 };
+  if (!from) return [{ type: dashboard.MappingType.ValueToText, options: { [value]: result } }];
+  return [{ type: dashboard.MappingType.RangeToText, options: { from: value, to: null, result } }];
+}
+
 /** Text and colour for single values. */
 export function states(map: Record<string, [string, string]>): dashboard.ValueMapping[] {
   const options = Object.fromEntries(
@@ -142,8 +156,9 @@ export function states(map: Record<string, [string, string]>): dashboard.ValueMa
  * `label` gets the value `name` there, so that the line has a name.
  */
 export function orZero(expr: string, by: 'store' | 'instance', label: string, name = 'none'): string {
-  const all = by === 'store' ? `lumpscope_store_failed{${STORE}}` : `lumpscope_build_info{${SERVICE}}`;
-  return `${expr} or on (${by}) label_replace(0 * max by (${by}) (${all}), "${label}", "${name}", "", "")`;
+  const [labels, all] =
+    by === 'store' ? ['instance, store', `lumpscope_store_failed{${STORE}}`] : ['instance', `lumpscope_build_info{${SERVICE}}`];
+  return `${expr} or on (${labels}) label_replace(0 * max by (${labels}) (${all}), "${label}", "${name}", "", "")`;
 }
 
 /** Why a query of native histograms may answer nothing. */
@@ -254,7 +269,7 @@ function links(): cog.Builder<dashboard.DashboardLink>[] {
 
 /** From a series with the label `store` to another dashboard for that store alone, same time. */
 export function storeLink(uid: string, title: string): cog.Builder<dashboard.DashboardLink> {
-  const url = `/d/${uid}?\${__url_time_range}&\${datasource:queryparam}&\${instance:queryparam}&var-store=\${__field.labels.store}`;
+  const url = `/d/${uid}?\${__url_time_range}&\${datasource:queryparam}&var-instance=\${__field.labels.instance}&var-store=\${__field.labels.store}`;
   return new dashboard.DashboardLinkBuilder(title).type(dashboard.DashboardLinkType.Link).url(url);
 }
 
@@ -320,11 +335,19 @@ function asked(board: dashboard.Dashboard): dashboard.Dashboard {
   return JSON.parse(text) as dashboard.Dashboard;
 }
 
+/** Where Grafana serves the runbooks: docker-compose.yml puts them there. */
+const RUNBOOKS = '/public/lumpscope/runbooks';
+
 function alerts(): dashboard.AnnotationQueryBuilder {
+  const page = '{{alertname}}.md';
   return new dashboard.AnnotationQueryBuilder()
     .name('Alerts')
     .datasource(SOURCE)
     .enable(true)
     .iconColor('red')
-    .target(target({ expr: `ALERTS{alertname=~"Lumpscope.*",alertstate="firing",${SERVICE}}`, legend: '{{alertname}} {{store}}' }, 'Alerts'));
+    .titleFormat('{{alertname}}')
+    .textFormat(`Runbook: <a href="${RUNBOOKS}/${page}" target="_blank">docs/runbooks/${page}</a>`)
+    // A label that an alert does not have gives no tag; in a text its name would stand there.
+    .tagKeys('severity,instance,store')
+    .target(target({ expr: `ALERTS{alertname=~"Lumpscope.*",alertstate="firing",${SERVICE}}`, legend: '{{alertname}}' }, 'Alerts'));
 }

@@ -16,7 +16,7 @@ export function documented(root: string): Map<string, Metric> {
   const text = readFileSync(join(root, 'service/server/METRICS.md'), 'utf8');
   const metrics = new Map<string, Metric>();
   for (const line of text.split('\n').filter((line) => line.startsWith('| `'))) {
-    const [, name = '', kind = '', , labels = ''] = line.split('|').map((cell) => cell.trim());
+    const [, name = '', kind = '', labels = ''] = line.split('|').map((cell) => cell.trim());
     metrics.set(name.replaceAll('`', ''), { kind, labels: [...labels.matchAll(/`(\w+)`/g)].map((m) => m[1] ?? '') });
   }
   return metrics;

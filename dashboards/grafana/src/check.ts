@@ -7,6 +7,7 @@ import type * as dashboard from '@grafana/grafana-foundation-sdk/dashboard';
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
 import { type Metric, documented, recorded, seriesOf } from './catalogue.js';
+import { mark, misshown } from './grafana.js';
 import { ask } from './promql.js';
 import { UNUSED } from './unused.js';
 
@@ -54,6 +55,7 @@ class Checker {
     if (new Set(uids).size !== uids.length) this.say('dashboards', `uids are not unique: ${uids.join(', ')}`);
     this.boards.forEach((board, path) => this.board(path, board, uids));
     this.coverage();
+    this.intervals();
     this.absences();
     this.provisioned();
     return this.wrong;
@@ -68,6 +70,7 @@ class Checker {
     const rows = all.filter(isRow);
     const grids: Grid[] = [{ panels: all }, ...rows.map((row) => ({ row: row.title ?? '', panels: row.panels ?? [] }))];
     grids.forEach((grid) => this.overlaps(path, grid.panels));
+    grids.forEach((grid) => this.holes(path, grid.panels));
     const panels = grids.flatMap((grid) => grid.panels.filter(isPanel).map((panel) => ({ panel, row: grid.row })));
     this.unique(path, 'ids', [...rows, ...panels.map(({ panel }) => panel)].map((panel) => String(panel.id)));
     this.unique(path, 'titles', panels.map(({ panel }) => panel.title ?? ''));
@@ -76,6 +79,10 @@ class Checker {
     for (const annotation of board.annotations?.list ?? []) {
       const target = annotation.target as Target | undefined;
       this.query(path, target?.expr ?? '', target?.legendFormat ?? '');
+      const text = mark(annotation, { alertname: 'LumpscopeDown' });
+      const page = /href="([^"]*)\/LumpscopeDown\.md"/.exec(text)?.[1];
+      if (!text.startsWith('LumpscopeDown\n') || !page) this.say(path, `a mark of ${annotation.name} does not name its alert and its runbook: ${text}`);
+      else if (!this.served(page)) this.say(path, `docker-compose.yml puts no runbooks at ${page}`);
     }
     const text = JSON.stringify(board);
     for (const [, uid = ''] of text.matchAll(/\/d\/([\w-]+)/g)) {
@@ -108,6 +115,31 @@ class Checker {
     }
   }
 
+  /** A line of the grid is taken from end to end, or by a row. */
+  private holes(path: string, panels: (Panel | Row)[]): void {
+    const widths = new Map<number, number>();
+    for (const { gridPos } of panels) {
+      const { y = 0, w = 0, h = 0 } = gridPos ?? {};
+      for (let line = y; line < y + h; line += 1) widths.set(line, (widths.get(line) ?? 0) + w);
+    }
+    const holes = [...widths].filter(([, width]) => width !== COLUMNS).map(([line, width]) => `${width} of ${COLUMNS} at ${line}`);
+    if (holes.length > 0) this.say(path, `holes in the grid: ${holes.join(', ')}`);
+  }
+
+  /** Grafana serves what lies in its folder public, and docker-compose.yml puts the runbooks there. */
+  private served(page: string): boolean {
+    return readFileSync(join(this.root, 'docker-compose.yml'), 'utf8').includes(`./docs/runbooks:/usr/share/grafana${page}:ro`);
+  }
+
+  /** Tables have a line for each of the intervals that METRICS.md lists, in the order that they give it. */
+  private intervals(): void {
+    const text = readFileSync(join(this.root, 'service/server/METRICS.md'), 'utf8');
+    const listed = [...text.matchAll(/`(0|[\w]+\.\.[\w]+)`/g)].map((m) => m[1] ?? '').filter((name) => /^\d/.test(name));
+    const queries = [...this.queries.keys()].join('\n');
+    const unseen = listed.filter((name) => !queries.includes(`seek="${name}"`));
+    if (listed.length < 6 || unseen.length > 0) this.say('METRICS.md', `no table has a line for seek=${unseen.join(', ')}`);
+  }
+
   private panel(path: string, panel: Panel, row: string | undefined): void {
     const where = `${path}: ${panel.title ?? panel.id}`;
     if (!panel.title) this.say(where, 'no title');
@@ -115,6 +147,7 @@ class Checker {
     const unit = panel.fieldConfig?.defaults.unit;
     if (!unit || !UNITS.has(unit)) this.say(where, `Grafana knows no unit ${unit}`);
     if (!panel.targets?.length) this.say(where, 'no queries');
+    misshown(panel).forEach((what) => this.say(where, what));
     for (const target of panel.targets ?? []) {
       if (target.datasource?.uid !== '${datasource}') this.say(where, 'its data source is not the chosen one');
       this.query(where, target.expr ?? '', target.legendFormat ?? '');

@@ -3,11 +3,11 @@
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
 import { EVERY, STORE, type Plan, type Row, orZero, storeLink } from './build.js';
-import { columns, lines, table } from './panels.js';
+import { columns, lines, table, unit } from './panels.js';
 
 const rate = (metric: string, labels = '') => `rate(${metric}{${STORE}${labels}}${EVERY})`;
 const inRange = (metric: string, labels = '') => `increase(${metric}{${STORE}${labels}}[$__range])`;
-const byStore = (series: string) => `sum by (store) (${series})`;
+const byStore = (series: string) => `sum by (instance, store) (${series})`;
 
 const PUTS = ',method=~"put.*"';
 const GETS = ',method=~"get.*"';
@@ -22,7 +22,7 @@ const NOT_ALONE =
 const toSeek = () => [storeLink('lumpscope-seek', 'Where the head of ${__field.labels.store} goes')];
 
 function quantile(q: number, methods: string): string {
-  return `histogram_quantile(${q}, sum by (store, le) (${rate('lumpscope_request_duration_seconds_bucket', methods)}))`;
+  return `histogram_quantile(${q}, sum by (instance, store, le) (${rate('lumpscope_request_duration_seconds_bucket', methods)}))`;
 }
 
 function latency(q: number, name: string, methods: string) {
@@ -32,7 +32,7 @@ function latency(q: number, name: string, methods: string) {
     unit: units.Seconds,
     w: 6,
     links: toSeek(),
-    queries: [{ expr: quantile(q, methods), legend: '{{store}}' }],
+    queries: [{ expr: quantile(q, methods), legend: '{{instance}} {{store}}' }],
   });
 }
 
@@ -45,9 +45,10 @@ const stores: Row = {
         'The chosen stores: how they lie on the disk (layout), how their I/O is done (backend) and on which disk. A file system is not named here; the path says where it is mounted.',
       unit: units.Short,
       w: 12,
-      headings: { store: 'Store', layout: 'Layout', device: 'Device', backend: 'Backend', block_size: 'Block size', path: 'Path' },
-      without: ['Value', 'instance'],
-      queries: [{ expr: `lumpscope_store_info{${STORE}}`, legend: '{{store}}' }],
+      headings: { instance: 'Service', store: 'Store', layout: 'Layout', device: 'Device', backend: 'Backend', block_size: 'Block size', path: 'Path' },
+      without: ['Value'],
+      columns: { 'Block size': [unit(units.BytesIEC)] },
+      queries: [{ expr: `lumpscope_store_info{${STORE}}`, legend: '{{instance}} {{store}}' }],
     }),
     lines({
       title: 'Requests on data',
@@ -55,7 +56,7 @@ const stores: Row = {
       unit: units.RequestsPerSecond,
       w: 6,
       links: toSeek(),
-      queries: [{ expr: byStore(rate('lumpscope_requests_total', DATA)), legend: '{{store}}' }],
+      queries: [{ expr: byStore(rate('lumpscope_requests_total', DATA)), legend: '{{instance}} {{store}}' }],
     }),
     lines({
       title: 'Bytes put and got',
@@ -64,8 +65,8 @@ const stores: Row = {
       w: 6,
       links: toSeek(),
       queries: [
-        { expr: byStore(rate('lumpscope_request_body_bytes_total', PUTS)), legend: '{{store}} put' },
-        { expr: byStore(rate('lumpscope_request_body_bytes_total', GETS)), legend: '{{store}} get' },
+        { expr: byStore(rate('lumpscope_request_body_bytes_total', PUTS)), legend: '{{instance}} {{store}} put' },
+        { expr: byStore(rate('lumpscope_request_body_bytes_total', GETS)), legend: '{{instance}} {{store}} get' },
       ],
     }),
   ],
@@ -75,7 +76,7 @@ const STAGES =
   'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; wait, write, flush: the commit waits for the batch before, is written, is flushed; journal: the rest of the commit; reply: the answer goes out. Where there are no probes, queue and device are inside submit.';
 
 function stages(name: string, methods: string) {
-  const spent = `sum by (store, stage) (${inRange('lumpscope_request_stage_seconds_total', methods)})`;
+  const spent = `sum by (instance, store, stage) (${inRange('lumpscope_request_stage_seconds_total', methods)})`;
   const requests = byStore(inRange('lumpscope_request_duration_seconds_count', methods));
   return columns({
     title: `Where the time of a ${name} goes`,
@@ -83,9 +84,14 @@ function stages(name: string, methods: string) {
     unit: units.Seconds,
     w: 12,
     h: 10,
-    column: 'store',
+    column: 'name',
     part: 'stage',
-    queries: [{ expr: `${spent} / on (store) group_left () ${requests}`, legend: '{{store}} {{stage}}' }],
+    queries: [
+      {
+        expr: `label_join(${spent} / on (instance, store) group_left () ${requests}, "name", " ", "instance", "store")`,
+        legend: '{{name}} {{stage}}',
+      },
+    ],
   });
 }
 
@@ -108,7 +114,7 @@ const times: Row = {
         queries: [
           {
             expr: `${byStore(rate('lumpscope_request_stage_seconds_total', `,method=~"(put|get).*",stage="${stage}"`))} / ${byStore(rate('lumpscope_request_duration_seconds_count', ',method=~"(put|get).*"'))}`,
-            legend: '{{store}}',
+            legend: '{{instance}} {{store}}',
           },
         ],
       }),
@@ -129,7 +135,7 @@ const amplification: Row = {
       queries: [
         {
           expr: `${byStore(rate('lumpscope_block_requests_total'))} / ${byStore(rate('lumpscope_requests_total', DATA))}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -143,7 +149,7 @@ const amplification: Row = {
       queries: [
         {
           expr: `${byStore(rate('lumpscope_block_bytes_total', ',operation="write"'))} / ${byStore(rate('lumpscope_request_body_bytes_total', PUTS))}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -157,7 +163,7 @@ const amplification: Row = {
       queries: [
         {
           expr: `${byStore(rate('lumpscope_block_requests_total', ',operation="flush"'))} / ${byStore(rate('lumpscope_requests_total', PUTS))}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -170,11 +176,11 @@ const amplification: Row = {
       queries: [
         {
           expr: orZero(
-            `sum by (store, owner) (${rate('lumpscope_block_requests_total', FILE_SYSTEM)}) / on (store) group_left () ${byStore(rate('lumpscope_block_requests_total'))}`,
+            `sum by (instance, store, owner) (${rate('lumpscope_block_requests_total', FILE_SYSTEM)}) / on (instance, store) group_left () ${byStore(rate('lumpscope_block_requests_total'))}`,
             'store',
             'owner',
           ),
-          legend: '{{store}}: {{owner}}',
+          legend: '{{instance}} {{store}}: {{owner}}',
         },
       ],
     }),
@@ -187,11 +193,11 @@ const amplification: Row = {
       queries: [
         {
           expr: orZero(
-            `sum by (store, owner) (${rate('lumpscope_block_bytes_total', FILE_SYSTEM)}) / on (store) group_left () ${byStore(rate('lumpscope_block_bytes_total'))}`,
+            `sum by (instance, store, owner) (${rate('lumpscope_block_bytes_total', FILE_SYSTEM)}) / on (instance, store) group_left () ${byStore(rate('lumpscope_block_bytes_total'))}`,
             'store',
             'owner',
           ),
-          legend: '{{store}}: {{owner}}',
+          legend: '{{instance}} {{store}}: {{owner}}',
         },
       ],
     }),
@@ -213,8 +219,8 @@ const seeks: Row = {
         links: toSeek(),
         queries: [
           {
-            expr: `histogram_quantile(${q}, sum by (store, le) (${rate('lumpscope_block_seek_distance_bytes_bucket')}))`,
-            legend: '{{store}}',
+            expr: `histogram_quantile(${q}, sum by (instance, store, le) (${rate('lumpscope_block_seek_distance_bytes_bucket')}))`,
+            legend: '{{instance}} {{store}}',
           },
         ],
       }),
@@ -229,7 +235,7 @@ const seeks: Row = {
       queries: [
         {
           expr: `${byStore(rate('lumpscope_block_sequential_requests_total'))} / ${byStore(rate('lumpscope_block_data_requests_total'))}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -242,7 +248,7 @@ const seeks: Row = {
       queries: [
         {
           expr: `${byStore(rate('lumpscope_block_head_travel_bytes_total'))} / ${byStore(rate('lumpscope_requests_total', DATA))}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -254,7 +260,7 @@ const seeks: Row = {
       w: 8,
       links: toSeek(),
       queries: [
-        { expr: orZero(byStore(rate('lumpscope_interference_seconds_total')), 'store', 'owner'), legend: '{{store}}' },
+        { expr: orZero(byStore(rate('lumpscope_interference_seconds_total')), 'store', 'owner'), legend: '{{instance}} {{store}}' },
       ],
     }),
     lines({
@@ -266,8 +272,8 @@ const seeks: Row = {
       links: toSeek(),
       queries: [
         {
-          expr: `histogram_quantile(0.99, sum by (store, le) (${rate('lumpscope_block_device_time_seconds_bucket')}))`,
-          legend: '{{store}}',
+          expr: `histogram_quantile(0.99, sum by (instance, store, le) (${rate('lumpscope_block_device_time_seconds_bucket')}))`,
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),

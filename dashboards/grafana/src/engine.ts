@@ -2,18 +2,21 @@
 
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
-import { EVERY, STORE, type Plan, type Query, type Row } from './build.js';
-import { lines, stat, table } from './panels.js';
-import { process } from './process.js';
+import { EVERY, STORE, STORE_NAME, type Plan, type Query, type Row, said } from './build.js';
+import { lines, stat, table, texts, unit } from './panels.js';
+import { pressure, process } from './process.js';
 
-const rate = (metric: string) => `sum by (store) (rate(lumpscope_store_${metric}{${STORE}}${EVERY}))`;
-const now = (metric: string) => `sum by (store) (lumpscope_store_${metric}{${STORE}})`;
+const rate = (metric: string) => `sum by (instance, store) (rate(lumpscope_store_${metric}{${STORE}}${EVERY}))`;
+const now = (metric: string) => `sum by (instance, store) (lumpscope_store_${metric}{${STORE}})`;
 const share = (part: string, whole: string) => `${now(part)} / ${now(whole)}`;
 
 /** A line for each store, named by the store and what it is. */
 function of(expr: string, what = ''): Query {
-  return { expr, legend: what === '' ? '{{store}}' : `{{store}} ${what}` };
+  return { expr, legend: what === '' ? STORE_NAME : `${STORE_NAME} ${what}` };
 }
+
+/** Bytes by which the data of each store grew over the last day. */
+const GROWTH = `sum by (instance, store) (delta(lumpscope_store_data_used_bytes{${STORE}}[1d]))`;
 
 /** What happened in the chosen time, as a number that should be 0. */
 function never(title: string, metric: string, description: string) {
@@ -24,7 +27,7 @@ function never(title: string, metric: string, description: string) {
     w: 4,
     decimals: 0,
     thresholds: [[null, 'green'], [1, 'red']],
-    queries: [{ ...of(`sum by (store) (increase(lumpscope_store_${metric}{${STORE}}[$__range]))`), instant: true }],
+    queries: [{ ...of(`sum by (instance, store) (increase(lumpscope_store_${metric}{${STORE}}[$__range]))`), instant: true }],
   });
 }
 
@@ -57,7 +60,7 @@ const damage: Row = {
       'Checkpoints of the index given up in the chosen time, for lack of room or because a write failed. The store works on; its next open takes longer.',
     ),
     never(
-      'Requests past their deadline',
+      'Past their deadline',
       'deadline_dropped_requests_total',
       'Requests dropped in the chosen time because their deadline had passed before they touched the disk. The client has been told; no work was wasted on them.',
     ),
@@ -152,15 +155,36 @@ const space: Row = {
       description:
         'Share of the data region in use, in whole blocks. A put needs one free extent that is large enough: see the largest one beside.',
       unit: units.PercentUnit,
-      w: 5,
+      w: 6,
       max: 1,
       queries: [of(share('data_used_bytes', 'data_capacity_bytes'))],
     }),
     lines({
-      title: 'Largest free extent, and all that is free',
+      title: 'Growth in a day',
+      description:
+        'Bytes by which the store grew in the last day, deletions taken off. In its first day: since Prometheus began to scrape it.',
+      unit: units.BytesIEC,
+      w: 6,
+      signed: true,
+      queries: [of(GROWTH)],
+    }),
+    stat({
+      title: 'Days until full',
+      description:
+        'Free bytes divided by the growth of the last day; the time before the first scrape counts as without growth. A store that does not grow is never full. Puts may fail earlier, when no free extent is large enough, or when the journal is full of live records.',
+      unit: units.Days,
+      w: 6,
+      h: 8,
+      decimals: 0,
+      thresholds: [[null, 'red'], [7, 'orange'], [30, 'green']],
+      mappings: said('over 10 years', 3650, true),
+      queries: [of(`clamp_max((${now('data_capacity_bytes')} - ${now('data_used_bytes')}) / clamp_min(${GROWTH}, 1), 3650)`)],
+    }),
+    lines({
+      title: 'Largest free extent, all free',
       description: 'The largest lump that can be put now fits into the largest free extent. Beside it all free bytes.',
       unit: units.BytesIEC,
-      w: 5,
+      w: 6,
       queries: [
         of(now('largest_free_bytes'), 'largest'),
         of(`${now('data_capacity_bytes')} - ${now('data_used_bytes')}`, 'free'),
@@ -171,7 +195,7 @@ const space: Row = {
       description:
         'Bytes that the device has refused to write, as far as the store remembers. Puts go elsewhere; more than none means that the disk begins to fail.',
       unit: units.BytesIEC,
-      w: 4,
+      w: 8,
       queries: [of(now('bad_bytes'))],
     }),
     lines({
@@ -179,7 +203,7 @@ const space: Row = {
       description:
         'Share of the free bytes that lies outside the largest free extent. High is harmless while the largest extent is larger than any lump.',
       unit: units.PercentUnit,
-      w: 5,
+      w: 8,
       max: 1,
       queries: [of(now('fragmentation_ratio'))],
     }),
@@ -187,7 +211,7 @@ const space: Row = {
       title: 'Lumps and free extents',
       description: 'Lumps in the store, and free extents of the data region between them.',
       unit: units.Short,
-      w: 5,
+      w: 8,
       queries: [of(now('lumps'), 'lumps'), of(now('free_extents'), 'free extents')],
     }),
   ],
@@ -238,7 +262,7 @@ const queue: Row = {
       description:
         'Times a second that the store became overloaded, whether it is now (1), and requests started after, or dropped because of, their deadline. Deadlines are set by clients: a request without one is never late.',
       unit: units.CountsPerSecond,
-      w: 12,
+      w: 16,
       queries: [
         of(rate('overloads_total'), 'became overloaded'),
         of(now('overloaded'), 'is overloaded'),
@@ -251,7 +275,7 @@ const queue: Row = {
       description:
         'Writes and flushes a second that the engine asked for, how many of the writes were forced (FUA) and so took no flush, how many puts were written while their bytes came in (in pieces), how many flushes were spared because they would have changed nothing, and how many journal records each flush made durable. The disk may see more: the file system flushes for itself (Compare: flushes per put).',
       unit: units.CountsPerSecond,
-      w: 12,
+      w: 24,
       queries: [
         of(rate('writes_total'), 'writes'),
         of(rate('writes_forced_total'), 'forced writes'),
@@ -329,12 +353,11 @@ const scrub: Row = {
     table({
       title: 'Passes of the scrubber',
       description:
-        'Passes over the whole store that the scrubber has completed since the store was opened, and when the last one ended; 1970: none has.',
+        'Passes over the whole store that the scrubber has completed since the store was opened, and when the last one ended.',
       unit: units.Short,
       w: 6,
-      key: 'store',
-      headings: { store: 'Store', 'Value #A': 'Passes', 'Value #B': 'Last ended' },
-      units: { 'Last ended': units.DateTimeFromNow },
+      headings: { instance: 'Service', store: 'Store', 'Value #A': 'Passes', 'Value #B': 'Last ended' },
+      columns: { 'Last ended': [unit(units.DateTimeFromNow), texts(said('never', 0))] },
       queries: [of(now('scrub_passes_total')), of(`1000 * ${now('scrub_last_pass_timestamp_seconds')}`)],
     }),
   ],
@@ -345,5 +368,5 @@ export const engine: Plan = {
   title: 'Lumpscope: Engine',
   description: 'The inside of the stores: journal, space, queue, flushes, memory, scrubber, checkpoints, damage. Complete with and without probes.',
   variables: [],
-  rows: [damage, journal, space, queue, memory, scrub, process],
+  rows: [damage, journal, space, queue, memory, scrub, process, pressure],
 };

@@ -3,9 +3,9 @@
 import * as units from '@grafana/grafana-foundation-sdk/units';
 
 import { EVERY, SERVICE, STORE, type Plan, type Row, states } from './build.js';
-import { lines, stat, table, timeline } from './panels.js';
+import { lines, stat, table, timeline, unit } from './panels.js';
 
-const byStore = (metric: string) => `sum by (store) (rate(lumpscope_${metric}{${STORE}}${EVERY}))`;
+const byStore = (metric: string) => `sum by (instance, store) (rate(lumpscope_${metric}{${STORE}}${EVERY}))`;
 const service = (metric: string) => `rate(lumpscope_${metric}{${SERVICE}}${EVERY})`;
 
 const trust: Row = {
@@ -19,7 +19,7 @@ const trust: Row = {
       w: 8,
       h: 6,
       mappings: states({ 0: ['not observed', 'red'], 1: ['observed', 'green'] }),
-      queries: [{ expr: `lumpscope_probe_attached{${STORE},device=~"$device"}`, legend: '{{store}}: {{device}}, {{mode}}' }],
+      queries: [{ expr: `lumpscope_probe_attached{${STORE},device=~"$device"}`, legend: '{{instance}} {{store}}: {{device}}, {{mode}}' }],
     }),
     timeline({
       title: 'Complete',
@@ -29,7 +29,7 @@ const trust: Row = {
       w: 8,
       h: 6,
       mappings: states({ 0: ['incomplete', 'red'], 1: ['complete', 'green'] }),
-      queries: [{ expr: `lumpscope_audit_complete{${STORE}}`, legend: '{{store}}' }],
+      queries: [{ expr: `lumpscope_audit_complete{${STORE}}`, legend: '{{instance}} {{store}}' }],
     }),
     stat({
       title: 'Attributed since the start',
@@ -42,8 +42,8 @@ const trust: Row = {
       thresholds: [[null, 'red'], [0.95, 'orange'], [0.99, 'green']],
       queries: [
         {
-          expr: `sum by (store) (lumpscope_attribution_ratio{${STORE},result=~"attributed|shared"})`,
-          legend: '{{store}}',
+          expr: `sum by (instance, store) (lumpscope_attribution_ratio{${STORE},result=~"attributed|shared"})`,
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -59,7 +59,7 @@ const trust: Row = {
       ],
     }),
     lines({
-      title: 'Audit: seen by the probes less counted by the kernel, block requests',
+      title: 'Audit, block requests: probes less kernel',
       description:
         "Block requests completed, as counted by the probes, less those of the kernel's own disk statistics, since the start. 0 is right. The two are not read at the same instant, so that it may leave 0 for one scrape under load.",
       unit: units.Short,
@@ -68,12 +68,12 @@ const trust: Row = {
       queries: [
         {
           expr: `lumpscope_audit_requests_total{${STORE},source="probes"} - ignoring (source) lumpscope_audit_requests_total{${STORE},source="kernel"}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
     lines({
-      title: 'Audit: seen by the probes less counted by the kernel, bytes',
+      title: 'Audit, bytes: probes less kernel',
       description:
         "Bytes of these block requests, by these two counters. 0 is right. Bytes of discards are not counted alike by every kernel.",
       unit: units.BytesIEC,
@@ -82,7 +82,7 @@ const trust: Row = {
       queries: [
         {
           expr: `lumpscope_audit_bytes_total{${STORE},source="probes"} - ignoring (source) lumpscope_audit_bytes_total{${STORE},source="kernel"}`,
-          legend: '{{store}}',
+          legend: '{{instance}} {{store}}',
         },
       ],
     }),
@@ -99,10 +99,10 @@ const missing: Row = {
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
-        { expr: byStore('unmatched_block_requests_total'), legend: '{{store}} unmatched' },
-        { expr: byStore('audit_found_late_requests_total'), legend: '{{store}} found late' },
-        { expr: byStore('audit_in_flight_full_requests_total'), legend: '{{store}} table full' },
-        { expr: byStore('audit_reissued_requests_total'), legend: '{{store}} reissued' },
+        { expr: byStore('unmatched_block_requests_total'), legend: '{{instance}} {{store}} unmatched' },
+        { expr: byStore('audit_found_late_requests_total'), legend: '{{instance}} {{store}} found late' },
+        { expr: byStore('audit_in_flight_full_requests_total'), legend: '{{instance}} {{store}} table full' },
+        { expr: byStore('audit_reissued_requests_total'), legend: '{{instance}} {{store}} reissued' },
       ],
     }),
     lines({
@@ -112,8 +112,8 @@ const missing: Row = {
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
-        { expr: byStore('lost_events_total'), legend: '{{store}} lost' },
-        { expr: byStore('probe_recursion_misses_total'), legend: '{{store}} skipped' },
+        { expr: byStore('lost_events_total'), legend: '{{instance}} {{store}} lost' },
+        { expr: byStore('probe_recursion_misses_total'), legend: '{{instance}} {{store}} skipped' },
       ],
     }),
     lines({
@@ -123,10 +123,10 @@ const missing: Row = {
       unit: units.CountsPerSecond,
       w: 8,
       queries: [
-        { expr: byStore('audit_attribution_agreements_total'), legend: '{{store}} agree' },
-        { expr: byStore('audit_attribution_conflicts_total'), legend: '{{store}} conflict' },
-        { expr: byStore('audit_submission_unknown_requests_total'), legend: '{{store}} submission not seen' },
-        { expr: byStore('audit_ambiguous_requests_total'), legend: '{{store}} ambiguous' },
+        { expr: byStore('audit_attribution_agreements_total'), legend: '{{instance}} {{store}} agree' },
+        { expr: byStore('audit_attribution_conflicts_total'), legend: '{{instance}} {{store}} conflict' },
+        { expr: byStore('audit_submission_unknown_requests_total'), legend: '{{instance}} {{store}} submission not seen' },
+        { expr: byStore('audit_ambiguous_requests_total'), legend: '{{instance}} {{store}} ambiguous' },
       ],
     }),
     lines({
@@ -134,7 +134,7 @@ const missing: Row = {
       description:
         'I/Os a second that a thread of the service could not announce to the probes because another thread had its place. They are attributed by their sectors alone, so nothing can contradict it.',
       unit: units.CountsPerSecond,
-      w: 8,
+      w: 6,
       queries: [{ expr: service('submissions_unchecked_ios_total'), legend: '{{instance}}' }],
     }),
     lines({
@@ -142,30 +142,28 @@ const missing: Row = {
       description:
         'Completed block requests a second that were not handed out as events because the event policy did not ask for them. They are counted, their owners are unknown; explanations and traces do not name them.',
       unit: units.CountsPerSecond,
-      w: 8,
-      queries: [{ expr: byStore('audit_not_sampled_requests_total'), legend: '{{store}}' }],
+      w: 6,
+      queries: [{ expr: byStore('audit_not_sampled_requests_total'), legend: '{{instance}} {{store}}' }],
     }),
     lines({
       title: 'Unknown owners',
       description:
         'Block requests a second without an event, because they were not asked for or were lost, and requests of which not all that held them up is known. Above 0, times lost to others are lower bounds, and what each owner did is too; sums over the owners are exact.',
       unit: units.CountsPerSecond,
-      w: 8,
-      queries: [{ expr: byStore('interference_gaps_total'), legend: '{{store}}' }],
+      w: 6,
+      queries: [{ expr: byStore('interference_gaps_total'), legend: '{{instance}} {{store}}' }],
     }),
     table({
       title: 'Event policy',
       description:
-        'One of so many completed block requests is handed out as an event (1: each; 0: none by chance), and besides each that took at least so long (0: no such rule). `lumpscope admin events` changes it while the service runs.',
+        'One of so many completed block requests is handed out as an event (1: each; 0: none by chance), and besides each that took at least so long (0: no such rule). `lumpscope admin observer` changes it while the service runs.',
       unit: units.Short,
-      w: 8,
-      key: 'instance',
+      w: 6,
       headings: { instance: 'Service', 'Value #A': 'One in', 'Value #B': 'And slower than' },
-      units: { 'And slower than': units.Seconds },
-      without: ['job 1', 'job 2', '__name__ 1', '__name__ 2'],
+      columns: { 'And slower than': [unit(units.Seconds)] },
       queries: [
-        { expr: `lumpscope_event_policy_one_in{${SERVICE}}`, legend: '{{instance}}' },
-        { expr: `lumpscope_event_policy_slower_than_seconds{${SERVICE}}`, legend: '{{instance}}' },
+        { expr: `max by (instance) (lumpscope_event_policy_one_in{${SERVICE}})`, legend: '{{instance}}' },
+        { expr: `max by (instance) (lumpscope_event_policy_slower_than_seconds{${SERVICE}})`, legend: '{{instance}}' },
       ],
     }),
   ],
@@ -180,8 +178,7 @@ const watchers: Row = {
         'The eBPF programs, their hooks, and whether each is attached (1). `lumpscope admin observer` shows the reason and the consequence when one is not.',
       unit: units.Short,
       w: 8,
-      headings: { program: 'Program', hook: 'Hook', Value: 'Attached' },
-      without: ['instance'],
+      headings: { instance: 'Service', program: 'Program', hook: 'Hook', Value: 'Attached' },
       queries: [{ expr: `lumpscope_probe_program_attached{${SERVICE}}`, legend: '{{program}}' }],
     }),
     lines({
@@ -201,7 +198,7 @@ const watchers: Row = {
         'Slow requests of the last minutes that `lumpscope explain` and the built-in page can tell of, with their block requests.',
       unit: units.Short,
       w: 8,
-      queries: [{ expr: `sum by (store) (lumpscope_kept_slow_requests{${STORE}})`, legend: '{{store}}' }],
+      queries: [{ expr: `sum by (instance, store) (lumpscope_kept_slow_requests{${STORE}})`, legend: '{{instance}} {{store}}' }],
     }),
     lines({
       title: 'Processor time of the observer',
@@ -228,13 +225,12 @@ const watchers: Row = {
         'The policy of the guard of each device (off, audit, deny), and the opens for writing by other processes that it has denied, or seen and allowed, since the start. Opens through other paths of the kernel are not seen.',
       unit: units.Short,
       w: 8,
-      key: 'store',
-      headings: { store: 'Store', policy: 'Policy', 'Value #B': 'Denied', 'Value #C': 'Allowed' },
+      headings: { instance: 'Service', store: 'Store', policy: 'Policy', 'Value #B': 'Denied', 'Value #C': 'Allowed' },
       without: ['Value #A'],
       queries: [
-        { expr: `max by (store, policy) (lumpscope_guard_policy{${STORE}} == 1)`, legend: '{{store}}' },
-        { expr: `sum by (store) (lumpscope_guard_denied_opens_total{${STORE}})`, legend: '{{store}}' },
-        { expr: `sum by (store) (lumpscope_guard_allowed_opens_total{${STORE}})`, legend: '{{store}}' },
+        { expr: `max by (instance, store, policy) (lumpscope_guard_policy{${STORE}} == 1)`, legend: '{{instance}} {{store}}' },
+        { expr: `sum by (instance, store) (lumpscope_guard_denied_opens_total{${STORE}})`, legend: '{{instance}} {{store}}' },
+        { expr: `sum by (instance, store) (lumpscope_guard_allowed_opens_total{${STORE}})`, legend: '{{instance}} {{store}}' },
       ],
     }),
   ],
@@ -287,7 +283,7 @@ const guard: Row = {
       w: 24,
       h: 6,
       mappings: states({ 0: ['not effective', 'red'], 1: ['effective', 'green'] }),
-      queries: [{ expr: `lumpscope_guard_effective{${STORE}}`, legend: '{{store}}', absent: 'the guard is off' }],
+      queries: [{ expr: `lumpscope_guard_effective{${STORE}}`, legend: '{{instance}} {{store}}', absent: 'the guard is off' }],
     }),
   ],
 };

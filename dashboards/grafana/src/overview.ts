@@ -16,11 +16,14 @@ import {
   states,
   storeLink,
 } from './build.js';
-import { heatmap, lines, stat, timeline } from './panels.js';
+import { background, heatmap, lines, stat, table, texts, timeline, unit } from './panels.js';
 
 const CHOSEN = `${STORE_OR_NONE},method=~"$method"`;
 /** Codes of failures of the service; the others are answers to clients. */
 const FAILED = 'UNKNOWN|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|ABORTED|INTERNAL|UNAVAILABLE|DATA_LOSS';
+
+/** This dashboard for the service of a cell. */
+const ONLY_THIS = '/d/lumpscope-overview?${__url_time_range}&${datasource:queryparam}&var-instance=${__value.raw}';
 
 const toSeek = () => [storeLink('lumpscope-seek', 'Where the head of ${__field.labels.store} goes')];
 
@@ -29,7 +32,7 @@ function rate(metric: string, labels: string): string {
 }
 
 function quantile(q: number): string {
-  return `histogram_quantile(${q}, sum by (store, method, le) (${rate('lumpscope_request_duration_seconds_bucket', CHOSEN)}))`;
+  return `histogram_quantile(${q}, sum by (instance, store, method, le) (${rate('lumpscope_request_duration_seconds_bucket', CHOSEN)}))`;
 }
 
 /** Mean time that each stage takes of a request of some methods. */
@@ -85,7 +88,7 @@ const now: Row = {
       queries: [{ expr: `sum(${rate('lumpscope_requests_total', CHOSEN)})`, legend: 'requests' }],
     }),
     stat({
-      title: 'Requests failed by the service',
+      title: 'Requests failed',
       description: `Share of the requests that ended with ${FAILED.replaceAll('|', ', ')}. A lump that is not there, or a refused login, is no failure of the service. Requests that never reached the service are not counted.`,
       unit: units.PercentUnit,
       w: 4,
@@ -103,7 +106,77 @@ const now: Row = {
       description: 'The version that runs, by service. Two versions during an update are normal.',
       unit: units.Short,
       w: 4,
+      names: true,
       queries: [{ expr: `count by (version) (lumpscope_build_info{${SERVICE}})`, legend: '{{version}}' }],
+    }),
+  ],
+};
+
+/** States of a store that matter more than overload, the worst first. */
+const STATES = ['unavailable', 'gone', 'failed', 'read-only', 'degraded'];
+
+/** The worst state of each store, or of each service, as a number: see STATE_NAMES. */
+function worst(by: string): string {
+  const states = STATES.map((state, at) => `${7 - at} * lumpscope_store_state{${STORE},state="${state}"} > 0`);
+  const others = `2 * lumpscope_store_overloaded{${STORE}} > 0 or 1 * lumpscope_store_draining{${STORE}} > 0 or 0 * lumpscope_store_failed{${STORE}}`;
+  const down = by === 'instance' ? `8 + (up{job="lumpscope",${SERVICE}} == 0) or ` : '';
+  return `max by (${by}) (${down}${states.join(' or ')} or ${others})`;
+}
+
+const STATE_NAMES = states({
+  0: ['serving', 'green'],
+  1: ['draining', 'blue'],
+  2: ['overloaded', 'orange'],
+  3: ['degraded', 'orange'],
+  4: ['read-only', 'red'],
+  5: ['failed', 'red'],
+  6: ['gone', 'red'],
+  7: ['unavailable', 'red'],
+  8: ['down', 'dark-red'],
+});
+
+const failures = (by: string, over: (labels: string) => string) =>
+  `sum by (${by}) (${over(`${STORE_OR_NONE},code=~"${FAILED}"`)} or 0 * ${over(STORE_OR_NONE)}) / (sum by (${by}) (${over(STORE_OR_NONE)}) > 0)`;
+
+const fleet: Row = {
+  title: 'Fleet',
+  panels: [
+    table({
+      title: 'Services, the worst first',
+      description:
+        'One line a service, for its chosen stores: the worst state of a store, the alerts that fire, requests that ended and the share that the service failed, the 99th percentile of their latency, the busiest disk and the fullest store. A service that is down has only its state.',
+      unit: units.Short,
+      w: 24,
+      h: 7,
+      headings: {
+        instance: 'Service',
+        'Value #A': 'State',
+        'Value #B': 'Alerts',
+        'Value #C': 'Requests',
+        'Value #D': 'Failed',
+        'Value #E': 'p99',
+        'Value #F': 'Busiest disk',
+        'Value #G': 'Fullest store',
+      },
+      columns: {
+        Service: [{ id: 'links', value: [{ title: 'Only this service', url: ONLY_THIS }] }],
+        State: [texts(STATE_NAMES), background()],
+        Requests: [unit(units.RequestsPerSecond)],
+        Failed: [unit(units.PercentUnit)],
+        p99: [unit(units.Seconds)],
+        'Busiest disk': [unit(units.PercentUnit)],
+        'Fullest store': [unit(units.PercentUnit)],
+      },
+      sortBy: ['State', 'Alerts', 'Failed'],
+      queries: [
+        worst('instance'),
+        `count by (instance) (ALERTS{alertname=~"Lumpscope.*",alertstate="firing",${SERVICE}}) or 0 * sum by (instance) (up{job="lumpscope",${SERVICE}})`,
+        `sum by (instance) (${rate('lumpscope_requests_total', STORE_OR_NONE)})`,
+        failures('instance', (labels) => rate('lumpscope_requests_total', labels)),
+        `histogram_quantile(0.99, sum by (instance, le) (${rate('lumpscope_request_duration_seconds_bucket', STORE_OR_NONE)}))`,
+        `max by (instance) (${rate('lumpscope_block_busy_seconds_total', STORE)})`,
+        `max by (instance) (lumpscope_store_data_used_bytes{${STORE}} / lumpscope_store_data_capacity_bytes{${STORE}})`,
+      ].map((expr) => ({ expr, legend: '{{instance}}' })),
     }),
   ],
 };
@@ -118,7 +191,7 @@ const red: Row = {
       unit: units.RequestsPerSecond,
       w: 12,
       links: toSeek(),
-      queries: [{ expr: `sum by (store, method) (${rate('lumpscope_requests_total', CHOSEN)})`, legend: '{{store}} {{method}}' }],
+      queries: [{ expr: `sum by (instance, store, method) (${rate('lumpscope_requests_total', CHOSEN)})`, legend: '{{instance}} {{store}} {{method}}' }],
     }),
     lines({
       title: 'Rate by code',
@@ -129,6 +202,38 @@ const red: Row = {
       stacked: true,
       queries: [{ expr: `sum by (code) (${rate('lumpscope_requests_total', CHOSEN)})`, legend: '{{code}}' }],
     }),
+    stat({
+      title: 'Error budget left',
+      description:
+        'Of the requests that may fail by the objective (dashboards/prometheus/rules.yml), the share that has not: over the chosen time, so choose that of the objective, e.g. 30 days. Below 0 the objective is missed.',
+      unit: units.PercentUnit,
+      w: 12,
+      h: 6,
+      decimals: 1,
+      thresholds: [[null, 'red'], [0, 'orange'], [0.25, 'green']],
+      queries: [
+        {
+          expr: `1 - (${failures('instance, store', (labels) => `increase(lumpscope_requests_total{${labels}}[$__range])`)}) / on () group_left () (1 - max(objective:lumpscope_requests:ratio))`,
+          legend: '{{instance}} {{store}}',
+          instant: true,
+        },
+      ],
+    }),
+    lines({
+      title: 'Error budget, how fast it is used',
+      description:
+        'Share of the requests of the last hour that the service failed, by the share that may fail. 1: the budget lasts exactly as long as the objective counts; 14: a budget of 30 days is gone in two.',
+      unit: units.Short,
+      w: 12,
+      h: 6,
+      decimals: 2,
+      queries: [
+        {
+          expr: `(${failures('instance, store', (labels) => `rate(lumpscope_requests_total{${labels}}[1h])`)}) / on () group_left () (1 - max(objective:lumpscope_requests:ratio))`,
+          legend: '{{instance}} {{store}}',
+        },
+      ],
+    }),
     ...([0.5, 0.9, 0.99] as const).map((q) =>
       lines({
         title: `Latency, p${q * 100}`,
@@ -138,7 +243,7 @@ const red: Row = {
         log: true,
         links: toSeek(),
         queries: [
-          { expr: quantile(q), legend: '{{store}} {{method}}' },
+          { expr: quantile(q), legend: '{{instance}} {{store}} {{method}}' },
           ...(q === 0.99 ? [{ expr: 'max(objective:lumpscope_request_duration_seconds:p99)', legend: 'objective' }] : []),
         ],
       }),
@@ -164,9 +269,6 @@ const red: Row = {
 
 const STAGE_WORDS =
   'recv: its bytes arrive; sched: it waits for the owner of the store; index: where the lump lies; submit: to the kernel; queue: in the block layer; device: on the disk; wait, write, flush: the commit waits for the batch before, is written, is flushed; journal: the rest of the commit; reply: the answer goes out. The stages add up to the mean latency. Without probes queue and device are inside submit.';
-
-/** States of a store that matter more than overload, the worst first. */
-const STATES = ['unavailable', 'gone', 'failed', 'read-only', 'degraded'];
 
 const work: Row = {
   title: 'Where the time of requests goes',
@@ -195,8 +297,8 @@ const work: Row = {
       w: 8,
       queries: [
         {
-          expr: `sum by (store, method) (${rate('lumpscope_request_body_bytes_total', `${STORE},method=~"$method"`)})`,
-          legend: '{{store}} {{method}}',
+          expr: `sum by (instance, store, method) (${rate('lumpscope_request_body_bytes_total', `${STORE},method=~"$method"`)})`,
+          legend: '{{instance}} {{store}} {{method}}',
         },
       ],
     }),
@@ -208,7 +310,7 @@ const work: Row = {
       w: 8,
       queries: [
         { expr: `sum(lumpscope_requests_in_progress{${SERVICE}})`, legend: 'service' },
-        { expr: `sum by (store) (lumpscope_store_requests_in_progress{${STORE}})`, legend: '{{store}}' },
+        { expr: `sum by (instance, store) (lumpscope_store_requests_in_progress{${STORE}})`, legend: '{{instance}} {{store}}' },
       ],
     }),
     lines({
@@ -226,22 +328,8 @@ const work: Row = {
         'The state that the service tells, as it was at each scrape; and overloaded: it refuses requests that are not prioritized. The worst is shown.',
       unit: units.Short,
       w: 8,
-      mappings: states({
-        0: ['serving', 'green'],
-        1: ['draining', 'blue'],
-        2: ['overloaded', 'orange'],
-        3: ['degraded', 'orange'],
-        4: ['read-only', 'red'],
-        5: ['failed', 'red'],
-        6: ['gone', 'red'],
-        7: ['unavailable', 'red'],
-      }),
-      queries: [
-        {
-          expr: `max by (store) (${STATES.map((state, at) => `${7 - at} * lumpscope_store_state{${STORE},state="${state}"} > 0`).join(' or ')} or 2 * lumpscope_store_overloaded{${STORE}} > 0 or 1 * lumpscope_store_draining{${STORE}} > 0 or 0 * lumpscope_store_failed{${STORE}})`,
-          legend: '{{store}}',
-        },
-      ],
+      mappings: STATE_NAMES,
+      queries: [{ expr: worst('instance, store'), legend: '{{instance}} {{store}}' }],
     }),
   ],
 };
@@ -360,6 +448,7 @@ const native: Row = {
       axis: { unit: units.Seconds, label: 'latency' },
       w: 16,
       h: 10,
+      native: true,
       queries: [
         {
           expr: `sum(${rate('lumpscope_request_duration_seconds', CHOSEN)})`,
@@ -379,8 +468,8 @@ const native: Row = {
       log: true,
       links: toSeek(),
       queries: [0.5, 0.99].map((q) => ({
-        expr: `histogram_quantile(${q}, sum by (store, method) (${rate('lumpscope_request_duration_seconds', CHOSEN)}))`,
-        legend: `{{store}} {{method}} p${q * 100}`,
+        expr: `histogram_quantile(${q}, sum by (instance, store, method) (${rate('lumpscope_request_duration_seconds', CHOSEN)}))`,
+        legend: `{{instance}} {{store}} {{method}} p${q * 100}`,
         absent: NO_NATIVE,
       })),
     }),
@@ -399,7 +488,7 @@ const tls: Row = {
       description:
         "Time until the service's certificate ends; it is read again by itself when the file changes. Absent without TLS. Not covered: the certificates of clients, and the CA.",
       unit: units.Seconds,
-      w: 8,
+      w: 24,
       thresholds: [[null, 'red'], [604800, 'orange'], [2592000, 'green']],
       queries: [
         {
@@ -459,5 +548,5 @@ export const overview: Plan = {
   title: 'Lumpscope: Overview',
   description: 'Rate, errors and duration of requests by store and method, their time by stage, and the state of the stores.',
   variables: [methods()],
-  rows: [now, red, work, door, s3, native, tls, traces],
+  rows: [fleet, now, red, work, door, s3, native, tls, traces],
 };

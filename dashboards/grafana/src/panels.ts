@@ -49,12 +49,12 @@ export function lines(words: LineWords): Placed {
   return worded(panel, words.log || words.signed ? words : { min: 0, ...words });
 }
 
-/** Many cells over time: a histogram by `le`, or one row for each series. */
+/** Many cells over time: a histogram, one row for each bucket. */
 export interface HeatWords extends Words {
   /** What the axis shows; the unit of the panel is that of the cells. */
   axis: { unit: string; label: string };
-  /** One row for each series, in this order from below; absent: a classic histogram, one row for each bucket. */
-  rows?: { label: string; order: string[] };
+  /** Native buckets in place of `le`. */
+  native?: boolean;
 }
 
 export function heatmap(words: HeatWords): Placed {
@@ -65,7 +65,8 @@ export function heatmap(words: HeatWords): Placed {
     .color(
       new heat.HeatmapColorOptionsBuilder()
         .mode(heat.HeatmapColorMode.Scheme)
-        .scheme('Turbo')
+        // Grafana turns this one round in the dark theme: few is near the background in both.
+        .scheme('YlOrRd')
         .scale(heat.HeatmapColorScale.Exponential)
         .exponent(0.5)
         .fill('dark-orange')
@@ -77,40 +78,40 @@ export function heatmap(words: HeatWords): Placed {
     .yAxis(new heat.YAxisConfigBuilder().unit(words.axis.unit).axisLabel(words.axis.label))
     .tooltip(new heat.HeatmapTooltipBuilder().mode(common.TooltipDisplayMode.Single).yHistogram(true).showColorScale(true))
     .exemplarsColor('rgba(255,0,255,0.7)');
-  if (words.rows) panel.transformations(inOrder(words.rows.order)).rowsFrame(rowsFrame());
-  const queries = words.rows
-    ? words.queries
-    : words.queries.map((query) => ({ ...query, format: prometheus.PromQueryFormat.Heatmap }));
+  if (words.native) panel.transformations([WITHOUT_ZERO]);
+  const queries = words.queries.map((query) => ({ ...query, format: prometheus.PromQueryFormat.Heatmap }));
   return worded(panel, { ...words, queries });
 }
 
-const rowsFrame = () => new heat.RowsHeatmapOptionsBuilder().layout(common.HeatmapCellLayout.Auto);
-
-/** Makes one table of all series and puts its columns in order: labels sort as text, intervals do not. */
-function inOrder(order: string[]): dashboard.DataTransformerConfig[] {
-  const indexByName = Object.fromEntries(['Time', ...order].map((name, i) => [name, i]));
-  return [
-    { id: 'joinByField', options: { byField: 'Time', mode: 'outer' } },
-    { id: 'organize', options: { excludeByName: {}, indexByName, renameByName: {} } },
-  ];
-}
+/** The axis of native buckets is logarithmic: with the bucket of zero it has no end, and the picture is empty. */
+const WITHOUT_ZERO: dashboard.DataTransformerConfig = {
+  id: 'filterByValue',
+  options: {
+    type: 'include',
+    match: 'all',
+    filters: [{ fieldName: 'yMin', config: { id: 'greater', options: { value: 0 } } }],
+  },
+};
 
 /** Big numbers. */
 export interface StatWords extends Words {
   /** A small line below the number. */
   line?: boolean;
+  /** The names of the series, not their values. */
+  names?: boolean;
 }
 
 export function stat(words: StatWords): Placed {
+  const coloured = words.thresholds !== undefined || words.mappings !== undefined;
   const panel = new statPanel.PanelBuilder()
     .reduceOptions(last())
     .graphMode(words.line ? common.BigValueGraphMode.Area : common.BigValueGraphMode.None)
-    .colorMode(words.thresholds ?? words.mappings ? common.BigValueColorMode.Background : common.BigValueColorMode.Value)
-    .textMode(common.BigValueTextMode.Auto)
+    .colorMode(coloured ? common.BigValueColorMode.Background : common.BigValueColorMode.None)
+    .textMode(words.names ? common.BigValueTextMode.Name : common.BigValueTextMode.Auto)
     .justifyMode(common.BigValueJustifyMode.Auto)
     .orientation(common.VizOrientation.Auto)
     .wideLayout(true);
-  return worded(panel, { h: 4, ...words });
+  return worded(panel, { h: 4, ...(coloured ? {} : { color: 'text' }), ...words });
 }
 
 /** States over time: one band for each series. */
@@ -127,7 +128,7 @@ export function timeline(words: Words): Placed {
   return worded(panel, words);
 }
 
-/** A bar for each bucket of a histogram, or each series, over the chosen time. */
+/** A bar for each query, over the chosen time. */
 export function bars(words: Words): Placed {
   const panel = new bargauge.PanelBuilder()
     .reduceOptions(last())
@@ -137,7 +138,7 @@ export function bars(words: Words): Placed {
     .showUnfilled(false)
     .sizing(common.BarGaugeSizing.Auto)
     .orientation(common.VizOrientation.Horizontal);
-  return worded(panel, { min: 0, ...words });
+  return worded(panel, { min: 0, color: 'blue', ...words });
 }
 
 /** A column of stacked parts for each value of a label. */
@@ -158,6 +159,7 @@ export function columns(words: ColumnWords): Placed {
     .fillOpacity(80)
     .lineWidth(0)
     .xField(`${rowField}\\${columnField}`)
+    .xTickLabelMaxLength(40)
     .legend(legend())
     .tooltip(tooltip())
     .transformations([{ id: 'groupingToMatrix', options: { columnField, rowField, valueField: 'Value' } }]);
@@ -168,40 +170,44 @@ export function columns(words: ColumnWords): Placed {
 export interface TableWords extends Words {
   /** Heading of each column that is shown, by the name it has in the answer: a label, or "Value #A" for query A. */
   headings: Record<string, string>;
-  /** Units of columns that do not have the panel's, by heading. */
-  units?: Record<string, string>;
-  /** Label that lines of several queries are joined by. */
-  key?: string;
-  /** Heading of the column that is sorted by, the largest first. */
-  sortBy?: string;
-  /** Labels whose column stays out although the answer has it. */
+  /** What single columns have that the others do not, by heading. */
+  columns?: Record<string, dashboard.DynamicConfigValue[]>;
+  /** Headings of the columns that are sorted by: the largest first, but in `upwards` the smallest. */
+  sortBy?: string[];
+  upwards?: boolean;
+  /** Columns that stay out although the answer has them. */
   without?: string[];
 }
 
 export function table(words: TableWords): Placed {
-  const hidden = ['Time', '__name__', 'job', ...(words.key ? ['Time 1', 'Time 2', 'Time 3', 'Time 4'] : []), ...(words.without ?? [])];
   const organize: dashboard.DataTransformerConfig = {
     id: 'organize',
     options: {
-      excludeByName: Object.fromEntries(hidden.map((name) => [name, true])),
+      excludeByName: Object.fromEntries(['Time', '__name__', 'job', ...(words.without ?? [])].map((name) => [name, true])),
       indexByName: Object.fromEntries(Object.keys(words.headings).map((name, i) => [name, i])),
       renameByName: words.headings,
     },
   };
-  const join: dashboard.DataTransformerConfig = {
-    id: 'joinByField',
-    options: { byField: words.key ?? '', mode: 'outer' },
-  };
+  // Lines of several queries are one where all labels are equal.
+  const merge: dashboard.DataTransformerConfig = { id: 'merge', options: {} };
   const panel = new tablePanel.PanelBuilder()
     .showHeader(true)
     .cellHeight(common.TableCellHeight.Sm)
-    .transformations(words.key ? [join, organize] : [organize]);
-  for (const [heading, unit] of Object.entries(words.units ?? {})) {
-    panel.overrideByName(heading, [{ id: 'unit', value: unit }]);
-  }
-  if (words.sortBy) panel.sortBy([new common.TableSortByFieldStateBuilder().displayName(words.sortBy).desc(true)]);
-  return worded(panel, { ...words, queries: words.queries.map(asTable) });
+    .transformations(words.queries.length > 1 ? [merge, organize] : [organize]);
+  Object.entries(words.columns ?? {}).forEach(([heading, properties]) => panel.overrideByName(heading, properties));
+  const sorted = words.sortBy?.map((name) => new common.TableSortByFieldStateBuilder().displayName(name).desc(!words.upwards));
+  if (sorted) panel.sortBy(sorted);
+  return worded(panel, { color: 'text', ...words, queries: words.queries.map(asTable) });
 }
+
+/** Properties of a column: its unit; a text for one value; the background in the colours of `scheme`. */
+export const unit = (value: string): dashboard.DynamicConfigValue => ({ id: 'unit', value });
+export const texts = (value: dashboard.ValueMapping[]): dashboard.DynamicConfigValue => ({ id: 'mappings', value });
+export const background = (): dashboard.DynamicConfigValue => ({
+  id: 'custom.cellOptions',
+  value: { type: 'color-background', mode: 'basic' },
+});
+export const scheme = (mode: string): dashboard.DynamicConfigValue => ({ id: 'color', value: { mode } });
 
 function asTable<Q extends object>(query: Q): Q & { instant: true; format: prometheus.PromQueryFormat } {
   return { ...query, instant: true, format: prometheus.PromQueryFormat.Table };

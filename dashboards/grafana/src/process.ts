@@ -5,6 +5,27 @@ import * as units from '@grafana/grafana-foundation-sdk/units';
 import { EVERY, SERVICE, type Row } from './build.js';
 import { lines, stat } from './panels.js';
 
+export const pressure: Row = {
+  title: 'Only when the kernel tells of pressure (psi=1)',
+  collapsed: true,
+  panels: ['cpu', 'io', 'memory'].map((resource) =>
+    lines({
+      title: `Waiting for ${resource}`,
+      description: `Share of the time in which tasks of this machine waited for ${resource}: some of them, or all at once (pressure stall information). Tasks of others count, too. "All" for ${resource} means that the machine did nothing else meanwhile.`,
+      unit: units.PercentUnit,
+      w: 8,
+      max: 1,
+      queries: [
+        {
+          expr: `rate(lumpscope_pressure_seconds_total{${SERVICE},resource="${resource}"}${EVERY})`,
+          legend: '{{instance}} {{waiting}}',
+          absent: 'the kernel does not tell of pressure',
+        },
+      ],
+    }),
+  ),
+};
+
 /** All who are scraped have these metrics: those of this service. */
 const OWN = `job="lumpscope",${SERVICE}`;
 
@@ -51,6 +72,7 @@ export const process: Row = {
       description: 'Time since the service was started. An unexpectedly short one means that it was restarted: look into its log.',
       unit: units.Seconds,
       w: 6,
+      h: 8,
       decimals: 0,
       thresholds: [[null, 'green']],
       queries: [{ expr: `time() - process_start_time_seconds{${OWN}}`, legend: '{{instance}}' }],

@@ -12,7 +12,7 @@ export interface Asked {
   selectors: Selector[];
   /** Labels that aggregations, joins and label_replace name. */
   labels: string[];
-  /** Labels that label_replace makes. */
+  /** Labels that label_replace and label_join make. */
   made: string[];
   /** Places that the grammar does not know. */
   errors: string[];
@@ -41,9 +41,9 @@ export function ask(expr: string): Asked {
       inside.pop();
     },
   });
-  asked.made = [...text.matchAll(/label_replace\([^"]*(?:"[^"]*"[^"]*)*?, "(\w+)", "[^"]*", "\w*", "[^"]*"\)/g)].map(
-    (m) => m[1] ?? '',
-  );
+  const replaced = text.matchAll(/label_replace\([^"]*(?:"[^"]*"[^"]*)*?, "(\w+)", "[^"]*", "\w*", "[^"]*"\)/g);
+  const joined = text.matchAll(/, "(\w+)", " ", "\w+", "\w+"\)/g);
+  asked.made = [...replaced, ...joined].map((m) => m[1] ?? '');
   return asked;
 }
 

@@ -33,6 +33,9 @@ type Plain<T> = 0 extends 1 & T
           ? { [K in keyof T]: Plain<T[K]> }
           : T;
 
+/** What the data source of Prometheus reads of an annotation beside it (@grafana/prometheus, annotations). */
+type Marks = Plain<AnnotationQuery> & { tagKeys: string; textFormat: string; titleFormat: string };
+
 /** @grafana/schema has no queries of Prometheus any more: the builders' type. */
 type Query = Plain<Omit<Dataquery, '_implementsDataqueryVariant'>>;
 `;
@@ -62,7 +65,7 @@ export function typed(files: Map<string, string>): string {
     const { panels = [], annotations, ...rest } = JSON.parse(json) as dashboard.Dashboard;
     lines.push(`(${text(rest)}) satisfies Plain<Dashboard>;`);
     for (const { target, ...annotation } of annotations.list ?? []) {
-      lines.push(`(${text(annotation)}) satisfies Plain<AnnotationQuery>;`, `(${text(target)}) satisfies Query;`);
+      lines.push(`(${text(annotation)}) satisfies Marks;`, `(${text(target)}) satisfies Query;`);
     }
     for (const member of panels) {
       const inside = 'panels' in member ? member.panels : [member as dashboard.Panel];

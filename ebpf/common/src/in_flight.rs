@@ -21,7 +21,8 @@ pub struct InFlight {
     /// See [`crate::BlockEvent::cgroup`].
     pub cgroup: u64,
     /// Of a request whose start was not seen: the kernel's own time of its making, which tells it
-    /// from the next in the same memory; 0: not known.
+    /// from the next in the same memory; 0: not known. Classic flavour: records without a byte that
+    /// named its first sector.
     pub born: u64,
     /// Length in sectors.
     pub sectors: u32,

@@ -45,7 +45,7 @@ pub const FOUND_LATE: usize = PARTIAL + 1;
 /// Events that the event policy did not ask for.
 pub const NOT_SAMPLED: usize = FOUND_LATE + 1;
 /// Writes wrapped in flushes whose data has completed: the kernel counts them at the end of the
-/// sequence, see [`SEQUENCE_ENDS`].
+/// sequence, see [`SEQUENCE_ENDS`]. Of a disk that makes no requests: bytes behind a flush.
 pub const WRAPPED: usize = NOT_SAMPLED + 1;
 /// Completed requests that were not seen being sent to the disk: device time and distance are unknown.
 pub const UNSENT: usize = WRAPPED + 1;

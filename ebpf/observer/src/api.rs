@@ -183,6 +183,8 @@ pub struct RequestSummary {
     pub end_ns: u64,
     /// False: it failed.
     pub ok: bool,
+    /// See [`crate::Ended::control`].
+    pub control: bool,
     /// Nanoseconds in stage recv.
     pub recv_ns: u64,
     /// Nanoseconds in stage sched.

@@ -9,6 +9,9 @@
 //! and ahead by those that were under way when watching began; both are known from the completions
 //! of sequences that the probes were shown.
 //!
+//! Of a disk that makes no requests the bytes alone are compared: its driver counts what it splits as
+//! several, a flush before data apart, and some kinds not at all.
+//!
 //! The programs run before the kernel counts. So all that the kernel had counted *before* the
 //! probes' counts are read must be among these: whatever is missing was lost, however busy the disk
 //! is. The probes are ahead by what was being completed when they were read. Neither verdict is
@@ -23,12 +26,14 @@ use std::thread;
 use std::time::Duration;
 
 use lumpscope_ebpf_common::{InFlight, flag, op, stats};
+use lumpscope_units::human::{count, counted};
 
 use crate::clock::monotonic_ns;
 use crate::device::{Layer, Target};
 use crate::disk_stat::{DiskStat, LARGEST_REQUEST, in_flight, read_stat};
 use crate::event::Event;
 use crate::heat::{Cells, began_ns};
+use crate::kernel::Release;
 use crate::late::Late;
 use crate::name::ThreadName;
 use crate::probes::{Counters, Probes};
@@ -44,6 +49,11 @@ const GRACE_NS: u64 = 5_000_000_000;
 /// end of a sequence of flushes, which begins after a second.
 const SETTLE_NS: u64 = 3_000_000_000;
 const OPS: usize = op::COUNT as usize;
+/// Before this a device mapper counts the bytes behind a flush with the flush, and again.
+const FLUSH_APART: Release = Release {
+    major: 5,
+    minor: 18,
+};
 
 /// Looks again and again for up to 20 ms, until there is what is looked for: on a busy disk, a
 /// moment in which it is idle.
@@ -104,6 +114,7 @@ struct Reading {
 /// Both counts since watching began.
 #[derive(Debug)]
 struct Compared {
+    layer: Layer,
     seen: Counters,
     /// `None`: the kernel's statistics cannot be read.
     kernel: Option<Reading>,
@@ -204,13 +215,21 @@ impl WatchedDisk {
     /// What is under way now.
     pub(crate) fn in_flight(&self, probes: &Probes) -> InFlightReport {
         let requests = in_flight(&self.name).unwrap_or(0);
+        let stat = read_stat(&self.name).filter(|stat| stat.requests > 0);
+        let time = stat.map(|stat| stat.time);
         if requests == 0 {
-            return InFlightReport::default();
+            return InFlightReport {
+                time,
+                ..InFlightReport::default()
+            };
         }
         // The flush that the block layer makes is not counted, but whoever asked for it is.
         let mut known = probes.in_flight(self.slot);
         known.retain(|entry| entry.op != op::FLUSH || entry.flags & flag::FLUSH_PARENT != 0);
-        oldest_of(requests, &known, monotonic_ns())
+        InFlightReport {
+            time,
+            ..oldest_of(requests, &known, monotonic_ns())
+        }
     }
 
     /// Looks once for completions that no program was shown: their events; `None`: none is missing.
@@ -247,10 +266,15 @@ impl WatchedDisk {
         let seen = self.beyond(&counters);
         let skipped = probes.start_misses().saturating_sub(self.start_misses);
         let sequences = self.sequences(&seen, skipped);
+        let mut slack = self.slack;
+        if self.layer == Layer::Bios && Release::running() < FLUSH_APART {
+            slack.bytes += seen[stats::WRAPPED];
+        }
         Compared {
+            layer: self.layer,
             seen,
             kernel: kernel.map(|reading| reading.since(self.stat)),
-            slack: self.slack,
+            slack,
             sequences,
         }
     }
@@ -278,7 +302,7 @@ impl WatchedDisk {
         let lasts = self.lasts(compared.difference());
         let misses = probes.recursion_misses().saturating_sub(self.misses);
         let mut report = judge(&compared, misses, lasts);
-        if self.layer == Layer::Requests && !probes.sees(|hook| hook.tells_start) {
+        if self.layer != Layer::Bios && !probes.sees(|hook| hook.tells_start) {
             report.finding += "; this kernel does not show when requests are made: their time in \
                                the queue and who made them are unknown";
         }
@@ -320,23 +344,60 @@ impl Compared {
         self.seen[stats::SEEN_BYTES..][..OPS].iter().sum()
     }
 
+    /// Names and bytes of what the driver of a disk without requests has never counted.
+    fn uncounted(&self) -> Vec<(&'static str, u64)> {
+        let Some(kernel) = self.kernel.filter(|_| self.layer == Layer::Bios) else {
+            return Vec::new();
+        };
+        let kinds = [op::READ, op::WRITE, op::DISCARD].map(usize::from);
+        let all = kinds.into_iter().zip(kernel.after.by_kind);
+        let seen = all.map(|(kind, counted)| (kind, self.seen[stats::SEEN_BYTES + kind], counted));
+        let none = seen.filter(|(_, seen, counted)| *seen > 0 && *counted == 0);
+        none.map(|(kind, seen, _)| (op::NAMES[kind], seen))
+            .collect()
+    }
+
+    /// Bytes that the kernel should have counted, at least and at most: whether the driver of a disk
+    /// without requests counts what writes zeroes is not known.
+    fn countable_bytes(&self) -> (u64, u64) {
+        let uncounted: u64 = self.uncounted().iter().map(|(_, bytes)| bytes).sum();
+        let most = self.seen_bytes() - uncounted;
+        match self.layer {
+            Layer::Requests | Layer::Paths => (most, most),
+            Layer::Bios => {
+                let other = self.seen[stats::SEEN_BYTES + usize::from(op::OTHER)];
+                (most - other, most)
+            }
+        }
+    }
+
     /// Requests that were not seen, whatever was under way when watching began. Beyond these
     /// nothing is looked for: what the driver has done may be kept from being traced for long, and
     /// would be counted twice.
     fn missing(&self) -> u64 {
-        let counted = self.kernel.map_or(0, |kernel| kernel.before.requests);
-        counted.saturating_sub(self.seen_requests() + self.slack.requests)
+        let counted = self.kernel.unwrap_or_default().before;
+        match self.layer {
+            Layer::Requests | Layer::Paths => {
+                let seen = self.seen_requests() + self.slack.requests;
+                counted.requests.saturating_sub(seen)
+            }
+            // At least a sector each.
+            Layer::Bios => {
+                let seen = self.countable_bytes().1 + self.slack.bytes;
+                counted.bytes.saturating_sub(seen).div_ceil(512)
+            }
+        }
     }
 
     fn difference(&self) -> Difference {
-        let (requests, bytes) = (self.seen_requests(), self.seen_bytes());
+        let (requests, (least, most)) = (self.seen_requests(), self.countable_bytes());
         let Some(kernel) = &self.kernel else {
             return Difference::None;
         };
-        if self.missing() > 0 || kernel.before.bytes > bytes + self.slack.bytes {
+        if self.missing() > 0 || kernel.before.bytes > most + self.slack.bytes {
             return Difference::Missing;
         }
-        let most = DiskStat {
+        let bound = DiskStat {
             requests: kernel.after.requests
                 + kernel.flying
                 + self.sequences.under_way
@@ -344,7 +405,8 @@ impl Compared {
             bytes: kernel.after.bytes + kernel.flying * LARGEST_REQUEST + self.slack.bytes,
             ..DiskStat::default()
         };
-        if requests > most.requests || bytes > most.bytes {
+        let more = self.layer != Layer::Bios && requests > bound.requests;
+        if more || least > bound.bytes {
             return Difference::Ahead;
         }
         Difference::None
@@ -378,6 +440,7 @@ fn oldest_of(requests: u64, known: &[InFlight], now_ns: u64) -> InFlightReport {
         requests,
         oldest_ns: now_ns.saturating_sub(began_ns(oldest)),
         oldest: format!("{operation}{place}{by}"),
+        time: None,
     }
 }
 
@@ -488,14 +551,17 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     report.settling = findings.is_empty() && difference != Difference::None && !lasts;
     if differs {
         findings.push(format!(
-            "{} requests and {} bytes seen, {} and {} counted by the kernel",
-            report.seen_requests, report.seen_bytes, kernel.after.requests, kernel.after.bytes
+            "{} and {} seen, {} and {} counted by the kernel",
+            counted(report.seen_requests, "request"),
+            counted(report.seen_bytes, "byte"),
+            count(kernel.after.requests),
+            count(kernel.after.bytes)
         ));
     }
     report.complete = findings.is_empty();
     if report.complete {
         let under_way = kernel.slack().requests + compared.slack.requests;
-        report.finding = agreement(&report, under_way, compared.sequences.begun_before);
+        report.finding = agreement(&report, under_way, compared);
         return report;
     }
     findings.extend((misses > 0).then(|| skipped(misses)));
@@ -508,13 +574,24 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     report
 }
 
-/// A complete audit in words. `slack`: so many requests were under way. `begun_before`: of so many
-/// sequences only the end was seen.
-fn agreement(report: &AuditReport, slack: u64, begun_before: u64) -> String {
-    let mut finding = format!(
-        "complete: {} requests seen, as the kernel counted",
-        report.seen_requests
-    );
+/// A complete audit in words. `slack`: so many requests were under way.
+fn agreement(report: &AuditReport, slack: u64, compared: &Compared) -> String {
+    let requests = counted(report.seen_requests, "request");
+    let uncounted = compared.uncounted();
+    let mut finding = match compared.layer {
+        Layer::Requests | Layer::Paths => {
+            format!("complete: {requests} seen, as the kernel counted")
+        }
+        Layer::Bios => {
+            format!("complete: {requests} seen, with as many bytes as the kernel counted")
+        }
+    };
+    let of = |(kind, bytes): &(&str, u64)| format!("{kind} ({})", counted(*bytes, "byte"));
+    let uncounted: Vec<String> = uncounted.iter().map(of).collect();
+    if !uncounted.is_empty() {
+        let kinds = uncounted.join(", ");
+        finding += &format!("; what the kernel does not count on this disk: {kinds}");
+    }
     if report.found_late > 0 {
         finding += &format!(
             "; of {} of them the device time is unknown",
@@ -527,14 +604,17 @@ fn agreement(report: &AuditReport, slack: u64, begun_before: u64) -> String {
             report.unsent
         );
     }
-    let behind = report.seen_requests.saturating_sub(report.kernel_requests);
+    let behind = match compared.layer {
+        Layer::Bios => 0,
+        _ => report.seen_requests.saturating_sub(report.kernel_requests),
+    };
     let under_way = slack.max(behind);
     if under_way > 0 {
         finding += &format!(", give or take {under_way} that were under way");
     }
     if report.recursion_misses > 0 {
         finding += &format!("; {}", skipped(report.recursion_misses));
-        if report.found_late + report.unsent + begun_before == 0 {
+        if report.found_late + report.unsent + compared.sequences.begun_before == 0 {
             finding += ", but for none of these";
         }
     }
@@ -560,7 +640,7 @@ impl AuditReport {
 }
 
 fn skipped(misses: u64) -> String {
-    format!("the kernel skipped a probe {misses} times")
+    format!("the kernel skipped a probe {}", counted(misses, "time"))
 }
 
 /// Every kind of loss, in words.
@@ -568,20 +648,20 @@ fn losses(report: &AuditReport) -> Vec<String> {
     let mut findings = Vec::new();
     if report.lost_events > 0 {
         findings.push(format!(
-            "{} events did not fit into the ring",
-            report.lost_events
+            "{} did not fit into the ring",
+            counted(report.lost_events, "event")
         ));
     }
     if report.unmatched > 0 {
         findings.push(format!(
-            "the start of {} requests was not seen",
-            report.unmatched
+            "the start of {} was not seen",
+            counted(report.unmatched, "request")
         ));
     }
     if report.in_flight_full > 0 {
         findings.push(format!(
-            "{} requests did not fit into the table of those in flight",
-            report.in_flight_full
+            "{} did not fit into the table of those in flight",
+            counted(report.in_flight_full, "request")
         ));
     }
     findings

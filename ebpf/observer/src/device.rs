@@ -52,6 +52,9 @@ pub(crate) enum Layer {
     Requests,
     /// The bios that it is given: it makes no requests (device mapper, md, zram and the like).
     Bios,
+    /// The block requests of its paths: an NVMe disk that several controllers may lead to (CMIC). It is
+    /// given bios; what the kernel traces and counts of these differs from version to version.
+    Paths,
 }
 
 /// A store's disk.
@@ -136,10 +139,10 @@ pub(crate) fn below(path: &Path, found: &Metadata) -> Result<Target, DeviceError
         .to_string_lossy()
         .into_owned();
     let devno = parse_devno(&read(&disk_dir.join("dev")).map_err(sysfs)?).map_err(sysfs)?;
-    let layer = if disk_dir.join("mq").is_dir() {
-        Layer::Requests
-    } else {
-        Layer::Bios
+    let layer = match disk_dir.join("mq").is_dir() {
+        true => Layer::Requests,
+        false if !paths_of(&disk).is_empty() => Layer::Paths,
+        false => Layer::Bios,
     };
     Ok(Target {
         disk,
@@ -154,6 +157,26 @@ pub(crate) fn below(path: &Path, found: &Metadata) -> Result<Target, DeviceError
             ranges: ranges_in(&disk_dir.join("queue/independent_access_ranges")),
         },
     })
+}
+
+/// Names of the hidden disks that are the paths to an NVMe disk, as `nvme0c1n1` to `nvme0n1`; empty: it is
+/// none that has such.
+pub(crate) fn paths_of(disk: &str) -> Vec<String> {
+    if !disk.starts_with("nvme") {
+        return Vec::new();
+    }
+    let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = disks.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_path(name, disk)).collect()
+}
+
+fn is_path(name: &str, disk: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let parts = name.split_once('c').and_then(|(subsystem, rest)| {
+        let (controller, namespace) = rest.split_once('n')?;
+        digits(controller).then(|| format!("{subsystem}n{namespace}"))
+    });
+    parts.is_some_and(|head| head == disk)
 }
 
 /// First sectors of the access ranges that a folder of sysfs lists; empty: there is only one, or the
@@ -236,6 +259,14 @@ mod tests {
         assert_eq!(kind_in(text, 254, 0).as_deref(), Some("ext4"));
         assert_eq!(kind_in(text, 0, 26).as_deref(), Some("tmpfs"));
         assert_eq!(kind_in(text, 8, 0), None);
+    }
+
+    #[test]
+    fn a_path_is_known_by_its_name() {
+        assert!(is_path("nvme0c12n1", "nvme0n1"));
+        for other in ["nvme0n1", "nvme1c0n1", "nvme0c0n2", "nvme0cn1", "sdc"] {
+            assert!(!is_path(other, "nvme0n1"), "{other}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::api::{Finding, Level, ObjectSource, Tuning};
+use crate::device::Layer;
 use crate::kernel::Release;
 use crate::probes::Probes;
 use crate::report::ProgramReport;
@@ -182,7 +183,8 @@ fn trial() -> Finding {
         Ok(mut probes) => {
             let name = probes.flavour.name();
             let found = format!("loaded and attached as {name} in {:?}", begin.elapsed());
-            let bios = probes.attach_bios();
+            let more = [Layer::Bios, Layer::Paths].map(|layer| probes.attach_layer(layer));
+            let bios = more.into_iter().collect();
             attached(found, &probes.programs(), bios)
         }
         Err(error) => lacking(

@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) hooks: Vec<Hook>,
     /// For disks that make no requests; an error says why they cannot be watched.
     pub(crate) bio_hooks: Result<Vec<Hook>, String>,
+    /// For disks that paths lead to; an error says why they cannot be watched.
+    pub(crate) path_hooks: Result<Vec<Hook>, String>,
     /// Constants for the programs.
     pub(crate) globals: Vec<(&'static str, u32)>,
 }

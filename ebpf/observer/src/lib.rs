@@ -55,9 +55,9 @@ pub use places::Places;
 pub use probes::{number_in, program_statistics};
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
-    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, FailureTotal, GuardReport,
-    GuardedOpen, HeadMove, HeatCell, InFlightReport, LatencyBucket, LostTime, OperationReport,
-    OwnerTotal, ProcessTotal, ProgramReport, SeekTime, SizeBucket, SlowRequest, StageTime, Step,
-    StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, DiskTime, FailureTotal,
+    GuardReport, GuardedOpen, HeadMove, HeatCell, InFlightReport, LatencyBucket, LostTime,
+    OperationReport, OwnerTotal, ProcessTotal, ProgramReport, SeekTime, SizeBucket, SlowRequest,
+    StageTime, Step, StoreReport,
 };
 pub use tap::{BlockTap, MAX_TAPPED, TapError, TappedDisk, TappedRequest};

@@ -83,9 +83,10 @@ pub(crate) struct Probes {
     rows: SharedMap,
     pub(crate) control: SharedMap,
     counters: PerCpuArray<MapData, Counters>,
-    devices: HashMap<MapData, u32, u32>,
+    /// The number of a disk, or of a path to one: its slot, and the disk's number.
+    devices: HashMap<MapData, u32, [u32; 2]>,
     /// Those that make no requests.
-    bio_devices: HashMap<MapData, u32, u32>,
+    bio_devices: HashMap<MapData, u32, [u32; 2]>,
     in_flight: HashMap<MapData, [u64; 2], [u64; InFlight::WORDS]>,
     /// The last request sent to each disk.
     last: Array<MapData, [u64; Last::WORDS]>,
@@ -94,6 +95,8 @@ pub(crate) struct Probes {
     hooks: Vec<Hook>,
     /// Further programs for disks that make no requests; empty once they are attached.
     bio_hooks: Result<Vec<Hook>, String>,
+    /// As these, for disks that paths lead to.
+    path_hooks: Result<Vec<Hook>, String>,
     /// Of the kernel's BPF statistics: they are on as long as it is open.
     statistics: Option<OwnedFd>,
     /// Shared with the threads that do I/O, once somebody has taken it.
@@ -211,6 +214,7 @@ impl Probes {
             slots,
             hooks: Vec::new(),
             bio_hooks: plan.bio_hooks.clone(),
+            path_hooks: plan.path_hooks.clone(),
             statistics: tuning.program_statistics.then(program_statistics).flatten(),
             submissions: Some(table),
             ebpf,
@@ -239,12 +243,20 @@ impl Probes {
         Ok(())
     }
 
-    /// Attaches what a disk that makes no requests needs, once. Not before there is one: these
-    /// programs run for every bio of the machine.
-    pub(crate) fn attach_bios(&mut self) -> Result<(), String> {
-        for hook in self.bio_hooks.clone()? {
+    /// Attaches what a disk of this layer needs, once. Not before there is one: these programs run for
+    /// every bio of the machine.
+    pub(crate) fn attach_layer(&mut self, layer: Layer) -> Result<(), String> {
+        let hooks = match layer {
+            Layer::Requests => return Ok(()),
+            Layer::Bios => self.bio_hooks.clone()?,
+            Layer::Paths => self.path_hooks.clone()?,
+        };
+        for hook in hooks {
             self.attach_hook(&hook).map_err(|error| error.to_string())?;
-            if let Ok(left) = &mut self.bio_hooks {
+            for left in [&mut self.bio_hooks, &mut self.path_hooks]
+                .into_iter()
+                .flatten()
+            {
                 left.retain(|other| other.program != hook.program);
             }
         }
@@ -297,8 +309,8 @@ impl Probes {
         layer: Layer,
     ) -> Result<(), aya::maps::MapError> {
         match layer {
-            Layer::Requests => self.devices.insert(dev, slot, 0),
-            Layer::Bios => self.bio_devices.insert(dev, slot, 0),
+            Layer::Requests | Layer::Paths => self.devices.insert(dev, [slot, dev], 0),
+            Layer::Bios => self.bio_devices.insert(dev, [slot, dev], 0),
         }
     }
 
@@ -306,6 +318,12 @@ impl Probes {
         match layer {
             Layer::Requests => self.devices.remove(&dev),
             Layer::Bios => self.bio_devices.remove(&dev),
+            Layer::Paths => {
+                self.devices.remove(&dev)?;
+                let all: Vec<(u32, [u32; 2])> = self.devices.iter().flatten().collect();
+                let mut paths = all.iter().filter(|(_, [_, disk])| *disk == dev);
+                paths.try_for_each(|(path, _)| self.devices.remove(path))
+            }
         }
     }
 

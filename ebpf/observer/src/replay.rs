@@ -34,15 +34,15 @@ pub enum ReplayError {
         source: std::io::Error,
     },
     /// A line is too long.
-    #[error("line {line} is longer than {MAX_LINE} bytes: this is no recording")]
+    #[error("not a Lumpscope recording (line {line} is longer than {MAX_LINE} bytes)")]
     TooLong {
         /// Number of the line, from 1.
         line: u64,
     },
     /// A kind of input that this version does not know.
     #[error(
-        "line {line}: `{kind}` is no input that this version knows; replay it with the version \
-         that recorded it"
+        "line {line}: this version does not know `{kind}`; replay it with the version that recorded \
+         it"
     )]
     UnknownKind {
         /// Number of the line, from 1.
@@ -50,22 +50,20 @@ pub enum ReplayError {
         kind: String,
     },
     /// A line is no input.
-    #[error("line {line} is no input: {source}")]
+    #[error("not a Lumpscope recording (line {line}: {source})")]
     Malformed {
         /// Number of the line, from 1.
         line: u64,
         source: serde_json::Error,
     },
     /// The last line has no end.
-    #[error(
-        "line {line} is cut off: the recording ended in the middle of it; all before it was taken"
-    )]
+    #[error("line {line} is cut off; only the lines before it are used")]
     CutOff {
         /// Number of the line, from 1.
         line: u64,
     },
     /// More stores than there can be.
-    #[error("line {line}: more than {MAX_STORES} stores: this is no recording")]
+    #[error("not a Lumpscope recording (line {line}: more than {MAX_STORES} stores)")]
     TooManyStores {
         /// Number of the line, from 1.
         line: u64,
@@ -79,6 +77,7 @@ pub struct Replay {
     blocks: Watch<BlockLine>,
     /// Indices of stores that were spoken of.
     seen: BTreeSet<usize>,
+    written_for: Option<u64>,
     line: u64,
 }
 
@@ -99,6 +98,7 @@ impl Replay {
             correlator,
             blocks,
             seen: BTreeSet::new(),
+            written_for: None,
             line: 0,
         }
     }
@@ -144,7 +144,7 @@ impl Replay {
             }
             let drained = match parse(&text, line) {
                 Ok(input) => self.take(input)?,
-                Err(_) if !ended => return Err(ReplayError::CutOff { line }),
+                Err(_) if !ended && line > 1 => return Err(ReplayError::CutOff { line }),
                 Err(error) => return Err(error),
             };
             if drained || line.is_multiple_of(BETWEEN) {
@@ -172,6 +172,9 @@ impl Replay {
                 let name = format!("store {store}");
                 self.correlator.apply(Input::Added { store, name });
             }
+        }
+        if let Input::Clock { request, .. } = &input {
+            self.written_for = *request;
         }
         let settles = matches!(input, Input::Drained { .. });
         self.correlator.apply(input);
@@ -222,10 +225,16 @@ impl Replay {
         self.correlator.explain(request)
     }
 
-    /// The slowest requests of the last quarter of an hour of the recording, slowest first, at
-    /// most `limit`; `store`: of this one only.
+    /// The request that the flight recorder wrote the recording for; `None`: for none.
     #[must_use]
-    pub fn slowest(&self, store: Option<&str>, limit: usize) -> Vec<SlowRequest> {
+    pub fn written_for(&self) -> Option<u64> {
+        self.written_for
+    }
+
+    /// The slowest requests of the last quarter of an hour of the recording, slowest first, at
+    /// most `limit`; `store`: of this one only; `failed`: only those that failed.
+    #[must_use]
+    pub fn slowest(&self, store: Option<&str>, failed: bool, limit: usize) -> Vec<SlowRequest> {
         let index = match store {
             None => None,
             Some(name) => match self.index_of(name) {
@@ -233,7 +242,7 @@ impl Replay {
                 some => some,
             },
         };
-        self.correlator.slowest(index, 0, limit)
+        self.correlator.slowest(index, failed, 0, limit)
     }
 
     fn index_of(&self, name: &str) -> Option<usize> {

@@ -135,10 +135,29 @@ impl BlockReport {
         let untold = audit.untold.iter();
         self.data_requests += untold.clone().filter(data).map(|o| o.requests).sum::<u64>();
         self.lost_gaps += untold.map(|total| total.requests).sum::<u64>();
-        self.owners.extend(audit.untold.iter().cloned());
+        for total in &audit.untold {
+            let same =
+                |o: &&mut OwnerTotal| (&o.owner, &o.operation) == (&total.owner, &total.operation);
+            match self.owners.iter_mut().find(same) {
+                Some(known) => {
+                    known.requests += total.requests;
+                    known.bytes += total.bytes;
+                }
+                None => self.owners.push(total.clone()),
+            }
+        }
         if let Some(moves) = &audit.untold_moves {
             self.sequential += moves.requests - moves.seeks.min(moves.requests);
-            self.moves.push(moves.clone());
+            let same =
+                |m: &&mut HeadMove| (&m.owner, &m.moved_by) == (&moves.owner, &moves.moved_by);
+            match self.moves.iter_mut().find(same) {
+                Some(known) => {
+                    known.requests += moves.requests;
+                    known.seeks += moves.seeks;
+                    known.travel_bytes += moves.travel_bytes;
+                }
+                None => self.moves.push(moves.clone()),
+            }
         }
         self.unknown_bytes += audit.untold_own_bytes;
         self.own_bytes += audit.untold_own_bytes;
@@ -174,8 +193,8 @@ pub struct HeadMove {
 /// Totals of one owner class and operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerTotal {
-    /// `request`, `store`, `fs-journal`, `fs-metadata`, `writeback`, `other`; `unknown`: completed
-    /// without an event, because it was not sampled or did not fit into the ring. While there are
+    /// `request`, `store`, `fs-journal`, `fs-metadata`, `writeback`, `other`; `unknown`: made by the
+    /// service in a place that it had not told of, or completed without an event, because it was not sampled or did not fit into the ring. While there are
     /// such, the others are at least what is said; the sum is exact.
     pub owner: String,
     /// `read`, `write`, `flush`, `discard`, `other`.
@@ -231,11 +250,9 @@ pub struct AuditReport {
     pub conflicts: u64,
     /// Own block requests whose submission was not seen, as those that kernel workers make.
     pub submission_unknown: u64,
-    /// Block requests of which the owner is not certain: they were given to declared I/Os by place and
-    /// time, which also suited another I/O or somebody else.
+    /// Block requests whose owner is not certain: place and time suit another one as well.
     pub ambiguous: u64,
-    /// Completed block requests of which no event was handed out, by operation: their owner is
-    /// `unknown`.
+    /// Completed block requests without an event, by operation: their owner is `unknown`.
     pub untold: Vec<OwnerTotal>,
     /// Those of them that have a seek distance; absent: none.
     pub untold_moves: Option<HeadMove>,
@@ -338,6 +355,17 @@ pub struct InFlightReport {
     pub oldest_ns: u64,
     /// The oldest in words; empty: as above.
     pub oldest: String,
+    /// Since the kernel knows the disk; absent: it does not count.
+    pub time: Option<DiskTime>,
+}
+
+/// How long block requests of a disk were under way, as the kernel counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTime {
+    /// Any of them, in nanoseconds.
+    pub busy_ns: u64,
+    /// All of them, added up.
+    pub under_way_ns: u64,
 }
 
 /// One request that has ended, explained.
@@ -525,6 +553,9 @@ pub struct BlockLine {
     pub seek_bytes: Option<i64>,
     /// Owner of the request the disk was sent before: an owner class, or `request N`; empty: unknown.
     pub previous_owner: String,
+    /// Whose it is, is not certain: see [`BlockIo::uncertain`].
+    #[serde(default)]
+    pub uncertain: bool,
     /// Queued to issued; absent: not seen.
     pub queue_ns: Option<u64>,
     /// Issued to completed; absent: not seen.

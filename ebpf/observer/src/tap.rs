@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::api::{ObjectSource, Tuning};
 use crate::audit::{WatchedDisk, look};
-use crate::device::{self, Layer};
+use crate::device;
 use crate::event::{BlockOp, Class, Event};
 use crate::probes::Probes;
 use crate::report::AuditReport;
@@ -275,9 +275,7 @@ fn arm(
     if disks.iter().any(|one| one.disk.dev == target.placement.dev) {
         return Ok(None);
     }
-    if target.layer == Layer::Bios {
-        probes.attach_bios().map_err(failed)?;
-    }
+    probes.attach_layer(target.layer).map_err(failed)?;
     let slot = slots
         .take()
         .ok_or_else(|| failed("no slot is left for it".to_owned()))?;

@@ -7,8 +7,8 @@ use aya_ebpf::{
 use lumpscope_ebpf_common::{flag, op};
 
 use crate::maker::REQ_IDLE;
-use crate::maps::Layer;
-use crate::read::{Memory, Probed, Typed, decode, key, watched};
+use crate::maps::{self, Layer};
+use crate::read::{Memory, Probed, Typed, decode, key, number, watched};
 use crate::settings::{
     BDEV_DISK, BIO_BYTES, BIO_DISK, BIO_FLAGS, BIO_GROUP, BIO_NEXT, BIO_SECTOR, BIO_STATUS,
     BLKCG_CGROUP, CGROUP_NODE, CGROUP_ROOT, GROUP_BLKCG, NODE_ID, ROOT_HIERARCHY,
@@ -85,11 +85,7 @@ unsafe fn done<M: Memory>(bio: u64) -> i32 {
 /// Reads a bio of a disk that is watched by this; `None`: another disk's, or a driver's command.
 #[inline(always)]
 pub unsafe fn read_bio<M: Memory>(bio: u64, layer: Layer) -> Option<Request> {
-    let mut disk: u64 = M::read(bio, BIO_DISK.load())?;
-    if BDEV_DISK.load() != 0 {
-        disk = M::read(disk, BDEV_DISK.load())?;
-    }
-    let (dev, slot) = watched::<M>(disk, layer)?;
+    let [slot, dev] = watched::<M>(disk_of::<M>(bio)?, layer)?;
     let request_flags: u32 = M::read(bio, BIO_FLAGS.load())?;
     let (op, flags) = decode(request_flags)?;
     let bytes: u32 = M::read(bio, BIO_BYTES.load())?;
@@ -110,6 +106,58 @@ pub unsafe fn read_bio<M: Memory>(bio: u64, layer: Layer) -> Option<Request> {
         request.whose = account::<M>(bio).unwrap_or(0);
     }
     Some(request)
+}
+
+#[inline(always)]
+unsafe fn disk_of<M: Memory>(bio: u64) -> Option<u64> {
+    let disk = M::read(bio, BIO_DISK.load())?;
+    if BDEV_DISK.load() == 0 {
+        return Some(disk);
+    }
+    M::read(disk, BDEV_DISK.load())
+}
+
+/// A bio of one disk goes on to another. Only of one that is watched by its requests is this a path to
+/// it, whose requests are then watched in its name.
+#[inline(always)]
+unsafe fn goes_on<M: Memory>(bio: u64, from: u32) -> i32 {
+    if maps::watched(from, Layer::Requests).is_some()
+        && let Some(disk) = disk_of::<M>(bio)
+        && let Some(to) = number::<M>(disk)
+    {
+        maps::add_path(from, to);
+    }
+    0
+}
+
+#[btf_tracepoint(function = "block_bio_remap")]
+pub fn path_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument and allows loads of its members only, and
+    // values of maps outlive the program's run.
+    unsafe { goes_on::<Typed>(ctx.arg(0), ctx.arg(1)) }
+}
+
+/// Before 5.11: the queue comes first.
+#[btf_tracepoint(function = "block_bio_remap")]
+pub fn path_q_btf(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument and allows loads of its members only, and
+    // values of maps outlive the program's run.
+    unsafe { goes_on::<Typed>(ctx.arg(1), ctx.arg(2)) }
+}
+
+/// Before 5.11: the queue comes first.
+#[raw_tracepoint(tracepoint = "block_bio_remap")]
+pub fn path_q_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
+    unsafe { goes_on::<Probed>(ctx.arg(1), ctx.arg(2)) }
+}
+
+#[raw_tracepoint(tracepoint = "block_bio_remap")]
+pub fn path_raw(ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the kernel hands over a bio in this argument; it is read only by a helper that fails on
+    // a bad address, and values of maps outlive the program's run.
+    unsafe { goes_on::<Probed>(ctx.arg(0), ctx.arg(1)) }
 }
 
 /// True: a kernel thread writes what others have written to memory.

@@ -7,10 +7,10 @@
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
 use lumpscope_ebpf_common::{flag, op, row};
 
-use crate::maps::{Key, Layer, slot_of};
+use crate::maps::{self, Key, Layer};
 use crate::settings::{
     BIO_DONE_ERROR, BIO_DONE_RWBS, BIO_QUEUE_RWBS, DONE_ERROR, DONE_RWBS, ISSUE_RWBS, START_RWBS,
-    TP_DEV, TP_OPCODE, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
+    TP_DEV, TP_OLD_DEV, TP_OPCODE, TP_SECTOR, TP_SECTORS, TP_USER_DATA,
 };
 use crate::submission;
 use crate::track::{self, After, Keys, Request};
@@ -60,7 +60,9 @@ pub fn done_tp(ctx: TracePointContext) -> u32 {
         };
         let error: i32 = ctx.read_at(DONE_ERROR.load() as usize).unwrap_or(0);
         let bytes = request.sectors << 9;
-        if !track::done(&key(&request), bytes, error, 0, After::Remove) {
+        let known = track::done(&key(&request), bytes, error, 0, After::Remove, || 0)
+            || bytes == 0 && error == 0 && track::nothing_done(&data_key(&request));
+        if !known {
             track::done_unknown(&request, bytes, error, 0);
         }
     }
@@ -121,6 +123,20 @@ pub fn bio_done_tp(ctx: TracePointContext) -> u32 {
     0
 }
 
+#[tracepoint(category = "block", name = "block_bio_remap")]
+pub fn path_tp(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is read only by a helper that fails on a bad address, and values of maps
+    // outlive the program's run.
+    unsafe {
+        if let Ok(disk) = ctx.read_at(TP_OLD_DEV.load() as usize)
+            && let Ok(path) = ctx.read_at(TP_DEV.load() as usize)
+        {
+            maps::add_path(disk, path);
+        }
+    }
+    0
+}
+
 #[inline(always)]
 fn key(request: &Request) -> Key {
     let (kind, sector) = if request.op == op::FLUSH {
@@ -128,7 +144,7 @@ fn key(request: &Request) -> Key {
     } else if request.sectors == 0 {
         (PARENT, request.sector)
     } else {
-        (DATA | (request.op as u64) << OP_SHIFT, request.sector)
+        return data_key(request);
     };
     Key {
         id: kind | request.dev as u64,
@@ -136,10 +152,19 @@ fn key(request: &Request) -> Key {
     }
 }
 
+/// Of a request with data.
+#[inline(always)]
+fn data_key(request: &Request) -> Key {
+    Key {
+        id: DATA | (request.op as u64) << OP_SHIFT | request.dev as u64,
+        sector: request.sector,
+    }
+}
+
 #[inline(always)]
 unsafe fn read_request(ctx: &TracePointContext, rwbs_at: u32, layer: Layer) -> Option<Request> {
     let dev: u32 = ctx.read_at(TP_DEV.load() as usize).ok()?;
-    let slot = slot_of(dev, layer)?;
+    let [slot, dev] = maps::watched(dev, layer)?;
     let sector: u64 = ctx.read_at(TP_SECTOR.load() as usize).ok()?;
     let sectors: u32 = ctx.read_at(TP_SECTORS.load() as usize).ok()?;
     let rwbs: [u8; 8] = ctx.read_at(rwbs_at as usize).ok()?;
@@ -172,6 +197,8 @@ fn decode(rwbs: &[u8; 8]) -> (u8, u8) {
     }
     let op = match letter {
         b'R' => op::READ,
+        // It writes zeroes, since 7.0; before, the letter is N.
+        b'W' if rwbs[1] == b'Z' => op::OTHER,
         b'W' => op::WRITE,
         b'F' => op::FLUSH,
         b'D' => op::DISCARD,

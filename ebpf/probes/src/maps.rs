@@ -21,12 +21,13 @@ pub struct Key {
     pub sector: u64,
 }
 
-/// Watched disks: kernel device number -> slot. A request of any other disk costs one lookup.
+/// Watched disks: kernel device number -> slot, and the number by which events name the disk: another's
+/// for the paths to it. A request of any other disk costs one lookup.
 #[map]
-pub static DEVICES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_DEVICES, 0);
+pub static DEVICES: HashMap<u32, [u32; 2]> = HashMap::with_max_entries(4 * MAX_DEVICES, 0);
 /// Watched disks that make no requests: what they are given as bios is watched instead.
 #[map]
-pub static BIO_DEVICES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_DEVICES, 0);
+pub static BIO_DEVICES: HashMap<u32, [u32; 2]> = HashMap::with_max_entries(MAX_DEVICES, 0);
 #[map]
 pub static IN_FLIGHT: HashMap<Key, InFlight> = HashMap::with_max_entries(MAX_IN_FLIGHT, 0);
 #[map]
@@ -76,6 +77,16 @@ pub unsafe fn add(at: *mut u64, n: u64) {
     atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(at, n);
 }
 
+/// From now on the requests of this path are watched in the name of the disk that it leads to.
+#[inline(always)]
+pub unsafe fn add_path(disk: u32, path: u32) {
+    if DEVICES.get(path).is_none()
+        && let Some(known) = DEVICES.get(disk).copied()
+    {
+        let _ = DEVICES.insert(path, known, 0);
+    }
+}
+
 /// What a disk is watched by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
@@ -83,9 +94,9 @@ pub enum Layer {
     Bios,
 }
 
-/// Slot of a disk that is watched by this.
+/// Slot and number of a disk that is watched by this.
 #[inline(always)]
-pub unsafe fn slot_of(dev: u32, layer: Layer) -> Option<u32> {
+pub unsafe fn watched(dev: u32, layer: Layer) -> Option<[u32; 2]> {
     match layer {
         Layer::Requests => DEVICES.get(dev).copied(),
         Layer::Bios => BIO_DEVICES.get(dev).copied(),

@@ -228,13 +228,14 @@ unsafe fn done<M: Memory>(rq: u64, status: u32, bytes: u32) -> i32 {
         // blk_status_t is one byte; the rest of the register is not.
         ((status & 0xff) as i32, flag::RAW_STATUS)
     };
-    if track::done(&key(rq), bytes, error, error_flag, After::Keep) {
+    let left = || M::read(rq, RQ_LEN.load()).unwrap_or(0);
+    if track::done(&key(rq), bytes, error, error_flag, After::Keep, left) {
         return 0;
     }
     if BY_BIO.load() != 0
         && let Some(first) = M::read::<u64>(rq, RQ_BIO.load())
         && first != 0
-        && track::done(&key(first), bytes, error, error_flag, After::Remove)
+        && track::done(&key(first), bytes, error, error_flag, After::Remove, || 0)
     {
         // It asked for a flush and was never sent itself.
         return 0;
@@ -265,7 +266,7 @@ unsafe fn read_request<M: Memory>(rq: u64) -> Option<Request> {
         let queue: u64 = M::read(rq, RQ_QUEUE.load())?;
         M::read(queue, QUEUE_DISK.load())?
     };
-    let (dev, slot) = watched::<M>(disk, Layer::Requests)?;
+    let [slot, dev] = watched::<M>(disk, Layer::Requests)?;
     let request_flags: u32 = M::read(rq, RQ_FLAGS.load())?;
     let (op, flags) = decode(request_flags)?;
     let len: u32 = M::read(rq, RQ_LEN.load())?;

@@ -3,7 +3,7 @@
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use lumpscope_ebpf_common::{flag, kernel_dev, op};
 
-use crate::maps::{Key, Layer, slot_of};
+use crate::maps::{self, Key, Layer};
 use crate::settings::DISK_MAJOR;
 
 const REQ_OP_MASK: u32 = 0xff;
@@ -46,14 +46,19 @@ impl Memory for Typed {
     }
 }
 
-/// Device number and slot of a disk that is watched by this.
+/// Slot and number of a disk that is watched by this.
 #[inline(always)]
-pub unsafe fn watched<M: Memory>(disk: u64, layer: Layer) -> Option<(u32, u32)> {
+pub unsafe fn watched<M: Memory>(disk: u64, layer: Layer) -> Option<[u32; 2]> {
+    maps::watched(number::<M>(disk)?, layer)
+}
+
+/// Device number of a disk.
+#[inline(always)]
+pub unsafe fn number<M: Memory>(disk: u64) -> Option<u32> {
     let major = M::read(disk, DISK_MAJOR.load())?;
     // `first_minor` follows it.
     let minor = M::read(disk, DISK_MAJOR.load() + size_of::<u32>() as u32)?;
-    let dev = kernel_dev(major, minor);
-    Some((dev, slot_of(dev, layer)?))
+    Some(kernel_dev(major, minor))
 }
 
 /// What `cmd_flags` or `bi_opf` say; `None`: a driver's own command.

@@ -133,6 +133,9 @@ pub static TP_SECTOR: Global<u32> = Global::new(16);
 /// `nr_sector` in all of them.
 #[unsafe(no_mangle)]
 pub static TP_SECTORS: Global<u32> = Global::new(24);
+/// `old_dev` of a bio that goes on to another disk.
+#[unsafe(no_mangle)]
+pub static TP_OLD_DEV: Global<u32> = Global::new(0);
 /// `rwbs` of start.
 #[unsafe(no_mangle)]
 pub static START_RWBS: Global<u32> = Global::new(32);

@@ -165,7 +165,10 @@ pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
     };
     if !refused {
         let bytes = (*entry).sectors << 9;
-        done(key, bytes, error, error_flag, After::Remove);
+        if (*entry).flags & flag::PREFLUSH != 0 {
+            count((*entry).slot as u32, stats::WRAPPED, bytes as u64);
+        }
+        done(key, bytes, error, error_flag, After::Remove, || 0);
         return;
     }
     // It would have had to wait, and whoever gave it did not want to: it comes again. The disk
@@ -182,7 +185,8 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     if let Some(entry) = old
         && !(*entry).is_free()
     {
-        let same = (*entry).op == request.op && (*entry).born == request.born;
+        let made = keys == Keys::Reused || (*entry).born == request.born;
+        let same = (*entry).op == request.op && made;
         if same && keys == Keys::Reused && request.op == op::FLUSH {
             // Sent again, or another flush: the records do not tell. User space knows how many
             // have completed.
@@ -245,9 +249,16 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     }
 }
 
-/// A request, or a part of it, has completed.
+/// A request, or a part of it, has completed. `left`: its bytes that had not completed before this.
 #[inline(always)]
-pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: After) -> bool {
+pub unsafe fn done(
+    key: &Key,
+    bytes: u32,
+    error: i32,
+    error_flag: u8,
+    after: After,
+    left: impl FnOnce() -> u32,
+) -> bool {
     let now = bpf_ktime_get_ns();
     let Some(entry) = in_flight(key) else {
         return false;
@@ -258,23 +269,32 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         leave(key, &mut *entry, after);
         return true;
     }
-    if bytes == 0 && error == 0 && (*entry).sectors != 0 {
-        // The second completion of a write that was wrapped in flushes: the first was not shown.
-        found_late(&mut *entry, now);
-        leave(key, &mut *entry, after);
-        return true;
-    }
     if error != 0 {
         count(slot, stats::ERRORS, 1);
         (*entry).flags |= error_flag;
     }
+    let whole = ((*entry).sectors as u64) << 9;
+    let bytes_done = (*entry).bytes_done.wrapping_add(bytes);
     if after == After::Remove {
+        if error == 0 && (bytes_done as u64) < whole && (*entry).older == 0 {
+            // From now on it begins behind this part.
+            count(slot, stats::PARTIAL, 1);
+            (*entry).bytes_done = bytes_done;
+            let rest = *entry;
+            let _ = IN_FLIGHT.remove(*key);
+            let sector = key.sector.wrapping_add((bytes >> 9) as u64);
+            let _ = IN_FLIGHT.insert(Key { id: key.id, sector }, rest, BPF_ANY);
+            return true;
+        }
         // Several may share the key, at one time on several processors: what is told is a copy. One of
         // them has ended, not a part of the last; others are still in flight, as far as was seen.
         let mut ended = *entry;
-        ended.bytes_done = bytes;
-        if error == 0 {
+        if error == 0 && ended.bytes_done == 0 {
             ended.sectors = bytes >> 9;
+        }
+        ended.bytes_done = bytes_done;
+        if error == 0 && ended.born != 0 && ended.op == op::WRITE {
+            count(slot, stats::SEQUENCE_ENDS, ended.born);
         }
         finish(&ended, now, error);
         match (*entry).older {
@@ -283,19 +303,42 @@ pub unsafe fn done(key: &Key, bytes: u32, error: i32, error_flag: u8, after: Aft
         }
         return true;
     }
-    (*entry).bytes_done = (*entry).bytes_done.wrapping_add(bytes);
-    if error == 0 && ((*entry).bytes_done as u64) < ((*entry).sectors as u64) << 9 {
-        count(slot, stats::PARTIAL, 1);
-        return true;
+    if error != 0 || (bytes_done as u64) < whole {
+        // SCSI ends a failed request in parts: first what could be read, which may be nothing.
+        let left = left();
+        if bytes < left {
+            count(slot, stats::PARTIAL, 1);
+            (*entry).bytes_done = bytes_done;
+            return true;
+        }
+        if bytes == 0 && error == 0 && whole != 0 {
+            // The second completion of a write that was wrapped in flushes: the first was not shown.
+            found_late(&mut *entry, now);
+            leave(key, &mut *entry, after);
+            return true;
+        }
     }
+    (*entry).bytes_done = bytes_done;
     finish(&*entry, now, error);
-    if (*entry).flags2 & flag2::WRAPPED != 0 && error == 0 {
+    if (*entry).flags2 & flag2::WRAPPED != 0 {
         (*entry).issue_ns = 0;
         (*entry).flags = 0;
         (*entry).flags2 = (*entry).flags2 & flag2::KEPT | flag2::SEQUENCE;
         return true;
     }
     leave(key, &mut *entry, after);
+    true
+}
+
+/// A record without a byte names the first sector of a request that was sent and has not completed:
+/// SCSI says so of a request that is about to fail, the block layer of a sequence of flushes that ended
+/// there. The request's own end tells.
+#[inline(always)]
+pub unsafe fn nothing_done(key: &Key) -> bool {
+    let Some(entry) = in_flight(key).filter(|entry| (**entry).issue_ns != 0) else {
+        return false;
+    };
+    (*entry).born += 1;
     true
 }
 
@@ -350,7 +393,7 @@ unsafe fn found_late(entry: &mut InFlight, now: u64) {
 #[inline(always)]
 pub unsafe fn done_unknown(request: &Request, bytes: u32, error: i32, error_flag: u8) {
     let mut entry = blank(request);
-    if bytes == 0 && error == 0 && request.op == op::WRITE {
+    if bytes == 0 && request.op == op::WRITE {
         if HAS_START.load() != 0 || request.sector != 0 {
             // The block layer wrapped a write in flushes: its data part completed before.
             count(request.slot, stats::SEQUENCE_ENDS, 1);

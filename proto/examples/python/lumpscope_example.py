@@ -6,9 +6,11 @@ with 7079 ("py"), looks at them in every way the service offers, and removes the
 """
 
 import argparse
+import contextlib
 import hashlib
 import sys
 import threading
+from concurrent import futures
 
 import grpc
 from google.rpc import error_details_pb2
@@ -26,6 +28,9 @@ CHUNK = MIB
 # Every call gets a deadline: without one a call waits for ever. The service drops what is late before it touches the
 # disk.
 TIMEOUT = 30
+# One connection is served by one processor on either side. With many calls in flight several carry more; beyond four
+# there is little to gain. Channels of one process share a connection unless each has a pool of its own (connect()).
+CONNECTIONS = 4
 FIRST_ID = 0x7079 << 112
 
 
@@ -87,9 +92,10 @@ def request_id(error):
 
 
 class Example:
-    def __init__(self, channel, store):
-        self.lumps = lump_store_pb2_grpc.LumpStoreStub(channel)
-        self.admin = admin_pb2_grpc.AdminStub(channel)
+    def __init__(self, channels, store):
+        self.stubs = [lump_store_pb2_grpc.LumpStoreStub(channel) for channel in channels]
+        self.lumps = self.stubs[0]
+        self.admin = admin_pb2_grpc.AdminStub(channels[0])
         self.store = store
 
     def header(self, number, length, **more):
@@ -192,6 +198,23 @@ class Example:
         check(list(failed) == [20], "the lump that is not there has a failure")
         check(failed[20].code == grpc.StatusCode.NOT_FOUND.value[0], "code of that failure")
 
+    def parallel(self):
+        """Calls in flight at the same time, over all connections."""
+
+        def one(n):
+            body = content(60 + n, MIB)
+            header = self.header(60 + n, 0)
+            stub = self.stubs[n % len(self.stubs)]
+            stub.PutSmall(lumps.PutSmallRequest(header=header, body=body), timeout=TIMEOUT)
+            get = lumps.GetRequest(store=self.store, id=lump_id(60 + n))
+            reply = stub.GetSmall(lumps.GetSmallRequest(get=get), timeout=TIMEOUT)
+            check(reply.body == body, "bytes of a get beside others")
+            request = lumps.DeleteRequest(store=self.store, id=lump_id(60 + n))
+            check(stub.Delete(request, timeout=TIMEOUT).existed, "deleted")
+
+        with futures.ThreadPoolExecutor(16) as threads:
+            list(threads.map(one, range(16)))
+
     def conditional(self):
         body = content(40, 100)
         once = types.PUT_CONDITION_IF_ABSENT
@@ -271,7 +294,11 @@ class Example:
 def connect(args):
     """A channel with TLS and a token where they are given."""
     # The receive window of HTTP/2 grows with what is read; messages of the service are at most 1 MiB and their framing.
-    options = [("grpc.max_receive_message_length", 4 * MIB)]
+    options = [
+        ("grpc.max_receive_message_length", 4 * MIB),
+        # A connection of its own, beside those of other channels to the same service.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
     if not args.ca:
         if args.token_file:
             # grpcio adds call credentials only to encrypted channels: the token is put in by hand, for loopback alone.
@@ -340,14 +367,16 @@ def main():
     parser.add_argument("--key", help="PEM file of its key")
     parser.add_argument("--token-file", help="file with the token")
     args = parser.parse_args()
-    with connect(args) as channel:
-        example = Example(channel, args.store)
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(connect(args)) for _ in range(CONNECTIONS)]
+        example = Example(channels, args.store)
         for step in (
             example.stores,
             example.put_stream,
             example.get_stream,
             example.small,
             example.many,
+            example.parallel,
             example.conditional,
             example.list,
             example.errors,

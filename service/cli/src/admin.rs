@@ -2,6 +2,7 @@
 
 mod observer;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,94 +12,92 @@ use lumpscope_client::{Client, v1};
 use lumpscope_proto::hex;
 use lumpscope_server::config::StoreSpec;
 use lumpscope_server::json::to_json;
-use lumpscope_units::Size;
+use lumpscope_units::{Size, clock::date, human};
 use serde_json::{Value, json};
 
-use super::client::ClientArgs;
-use super::output::table;
+use super::client::{Connection, Form};
+use super::output::{self, escaped};
 
 /// `lumpscope admin`.
+#[derive(Args)]
+pub(super) struct AdminArgs {
+    /// Print JSON, one object per line, instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: AdminCommand,
+}
+
 #[derive(Subcommand)]
-pub(super) enum AdminCommand {
-    /// Show the state and the findings of the scrubber
-    Scrub(StoreArgs),
-    /// Start a pass of the scrubber, or resume the one it has begun
-    ScrubStart(ScrubStartArgs),
-    /// Pause the scrubber; it keeps its place
-    ScrubStop(StoreArgs),
+enum AdminCommand {
+    /// Show the state and findings of the scrubber, or start or stop it
+    Scrub(ScrubArgs),
     /// Run the garbage collection of the journal once around the ring
     Gc(StoreArgs),
-    /// Refuse new requests on data, and wait for those under way
+    /// Refuse new data requests, or only changes, and wait for those in flight
     Drain(DrainArgs),
-    /// Take requests again
+    /// Accept requests again
     Resume(ResumeArgs),
     /// Open an existing store and serve it, until the service restarts
     AddStore(AddStoreArgs),
     /// Remove a store: finish its requests, flush it and release its device
     RemoveStore(RemoveStoreArgs),
-    /// Read certificates and tokens again
-    Reload(NothingArgs),
-    /// Show the service: version, settings, privileges it still holds
-    Service(NothingArgs),
-    /// Show the observer: its programs and their cost, and the observation and guard of each store
-    Observer(NothingArgs),
-    /// Show or change the event policy: the block requests handed out one by one; all are counted
-    /// in any case
-    Events(observer::EventsArgs),
+    /// Show the service: version, settings, remaining privileges; or let it read certificates and
+    /// tokens again
+    Service(ServiceArgs),
+    /// Show the observer: its programs and their cost, observation and guard of each store; or change
+    /// which block requests it hands out one by one
+    Observer(observer::ObserverArgs),
 }
 
 #[derive(Args)]
-pub(super) struct NothingArgs {
-    #[command(flatten)]
-    client: ClientArgs,
-}
-
-#[derive(Args)]
-pub(super) struct StoreArgs {
-    #[command(flatten)]
-    client: ClientArgs,
+struct StoreArgs {
     /// Name of the store
     store: String,
 }
 
 #[derive(Args)]
-pub(super) struct ScrubStartArgs {
-    #[command(flatten)]
-    client: ClientArgs,
+struct ScrubArgs {
     /// Name of the store
     store: String,
-    /// Bytes it reads a second; 0: as many as the disk has left
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    rate: Size,
+    /// Start a pass, or resume the one that was stopped
+    #[arg(long)]
+    start: bool,
+    /// Stop the pass; it keeps its position
+    #[arg(long, conflicts_with = "start")]
+    stop: bool,
+    /// Rate limit in bytes per second, e.g. 20M [default: none; only idle disk time is used]
+    #[arg(long, value_name = "SIZE", requires = "start")]
+    rate: Option<Size>,
 }
 
 #[derive(Args)]
-pub(super) struct DrainArgs {
-    #[command(flatten)]
-    client: ClientArgs,
-    /// Name of the store; all when absent
+#[command(
+    after_help = "Ended by `admin resume`, by a restart of the service, or when the store is removed and added."
+)]
+struct DrainArgs {
+    /// Name of the store [default: all stores]
     store: Option<String>,
-    /// Longest wait for requests under way, at most 600; 0: as at the service's end
+    /// Refuse puts and deletes only: the store is read-only, e.g. for the last pass of `evacuate`
+    #[arg(long)]
+    changes_only: bool,
+    /// Time limit for requests in flight, at most 600; 0: the time limit of the service's shutdown
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=600))]
     wait: u32,
 }
 
 #[derive(Args)]
-pub(super) struct ResumeArgs {
-    #[command(flatten)]
-    client: ClientArgs,
-    /// Name of the store; all when absent
+struct ResumeArgs {
+    /// Name of the store [default: all stores]
     store: Option<String>,
 }
 
 #[derive(Args)]
-pub(super) struct AddStoreArgs {
-    #[command(flatten)]
-    client: ClientArgs,
+struct AddStoreArgs {
     /// Name: 1 to 64 letters, digits, '-', '_' or '.'; or NAME=PATH, as for `serve --store`
     store: String,
-    /// Path of the device or file, as the service sees it
+    /// Path of the device or file, as the service sees it, or uuid:UUID
     path: Option<PathBuf>,
     /// Repair a damaged store while it is opened
     #[arg(long)]
@@ -106,60 +105,34 @@ pub(super) struct AddStoreArgs {
 }
 
 #[derive(Args)]
-pub(super) struct RemoveStoreArgs {
-    #[command(flatten)]
-    client: ClientArgs,
+struct RemoveStoreArgs {
     /// Name of the store
     store: String,
-    /// Longest wait for requests under way, at most 600; 0: as at the service's end
+    /// Time limit for requests in flight, at most 600; 0: the time limit of the service's shutdown
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=600))]
     wait: u32,
 }
 
+#[derive(Args)]
+struct ServiceArgs {
+    /// Read certificates and tokens again, and show what is in force
+    #[arg(long)]
+    reload: bool,
+}
+
 /// Carries out one of them.
-pub(super) async fn run(command: AdminCommand) -> Result<ExitCode> {
-    let args = match &command {
-        AdminCommand::Scrub(args) | AdminCommand::ScrubStop(args) | AdminCommand::Gc(args) => {
-            &args.client
-        }
-        AdminCommand::ScrubStart(args) => &args.client,
-        AdminCommand::Drain(args) => &args.client,
-        AdminCommand::Resume(args) => &args.client,
-        AdminCommand::AddStore(args) => &args.client,
-        AdminCommand::RemoveStore(args) => &args.client,
-        AdminCommand::Reload(args) | AdminCommand::Service(args) | AdminCommand::Observer(args) => {
-            &args.client
-        }
-        AdminCommand::Events(args) => &args.client,
-    }
-    .clone();
-    let client = args.connect().await?;
-    let (json, text) = answer(&client, command).await?;
-    args.say(|| json, || text);
+pub(super) async fn run(connection: Connection, args: AdminArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
+    let (json, text) = answer(&client, args.command).await?;
+    Form { json: args.json }.say(|| json, || text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The answer as JSON and as text.
 async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String)> {
     Ok(match command {
-        AdminCommand::Scrub(args) => {
-            let reply = client
-                .get_scrub(v1::GetScrubRequest { store: args.store })
-                .await?;
-            (to_json(&reply), scrub_text(&reply))
-        }
-        AdminCommand::ScrubStart(args) => {
-            let request = v1::StartScrubRequest {
-                store: args.store,
-                bytes_per_second: args.rate.0,
-            };
-            done(client.start_scrub(request).await?.request_id, "started")
-        }
-        AdminCommand::ScrubStop(args) => {
-            let request = v1::StopScrubRequest { store: args.store };
-            done(client.stop_scrub(request).await?.request_id, "stopped")
-        }
+        AdminCommand::Scrub(args) => scrub(client, args).await?,
         AdminCommand::Gc(args) => {
             let request = v1::CollectJournalRequest { store: args.store };
             collected(&client.collect_journal(request).await?)
@@ -168,13 +141,14 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
             let request = v1::DrainRequest {
                 store: args.store.unwrap_or_default(),
                 timeout_ms: args.wait * 1000,
+                changes_only: args.changes_only,
             };
-            drained(&client.drain(request).await?)
+            drained(&client.drain(request).await?, args.changes_only)
         }
         AdminCommand::Resume(args) => {
             let store = args.store.unwrap_or_default();
             let reply = client.resume(v1::ResumeRequest { store }).await?;
-            done(reply.request_id, "takes requests again")
+            done(reply.request_id, "accepts requests again")
         }
         AdminCommand::AddStore(args) => added(client, args).await?,
         AdminCommand::RemoveStore(args) => {
@@ -184,15 +158,35 @@ async fn answer(client: &Client, command: AdminCommand) -> Result<(Value, String
             };
             done(client.remove_store(request).await?.request_id, "removed")
         }
-        AdminCommand::Reload(_) => reloaded(&client.reload(v1::ReloadRequest {}).await?),
+        AdminCommand::Service(ServiceArgs { reload: true }) => {
+            reloaded(&client.reload(v1::ReloadRequest {}).await?)
+        }
         AdminCommand::Service(_) => {
             let request = v1::DescribeServiceRequest {};
             let reply = client.describe_service(request).await?;
             (to_json(&reply), service_text(&reply))
         }
-        AdminCommand::Observer(_) => observer::observer(client).await?,
-        AdminCommand::Events(args) => observer::events(client, args).await?,
+        AdminCommand::Observer(args) => observer::observer(client, args).await?,
     })
+}
+
+async fn scrub(client: &Client, args: ScrubArgs) -> Result<(Value, String)> {
+    let store = args.store;
+    if args.start {
+        let bytes_per_second = args.rate.map_or(0, |size| size.0);
+        let request = v1::StartScrubRequest {
+            store,
+            bytes_per_second,
+        };
+        let reply = client.start_scrub(request).await?;
+        return Ok(done(reply.request_id, "scrubber started"));
+    }
+    if args.stop {
+        let reply = client.stop_scrub(v1::StopScrubRequest { store }).await?;
+        return Ok(done(reply.request_id, "scrubber stopped"));
+    }
+    let reply = client.get_scrub(v1::GetScrubRequest { store }).await?;
+    Ok((to_json(&reply), scrub_text(&reply)))
 }
 
 fn done(request_id: u64, text: &str) -> (Value, String) {
@@ -201,20 +195,23 @@ fn done(request_id: u64, text: &str) -> (Value, String) {
 
 fn collected(reply: &v1::CollectJournalResponse) -> (Value, String) {
     let text = format!(
-        "freed {} bytes: {} records dropped, {} moved; {} bytes in use, {} of them live",
-        reply.freed_bytes,
-        reply.dropped_records,
-        reply.relocated_records,
-        reply.used_bytes,
-        reply.live_bytes
+        "freed {}: {} dropped, {} moved; {} in use, {} of them live",
+        human::counted(reply.freed_bytes, "byte"),
+        human::counted(reply.dropped_records, "record"),
+        human::count(reply.relocated_records),
+        human::counted(reply.used_bytes, "byte"),
+        human::count(reply.live_bytes)
     );
     (to_json(reply), text)
 }
 
-fn drained(reply: &v1::DrainResponse) -> (Value, String) {
+fn drained(reply: &v1::DrainResponse, changes_only: bool) -> (Value, String) {
     let text = match reply.under_way {
-        0 => "drained: what was acknowledged is on stable storage".to_owned(),
-        left => format!("draining: {left} requests are still under way"),
+        0 if changes_only => {
+            "refuses changes: all acknowledged ones are on stable storage".to_owned()
+        }
+        0 => "drained: all acknowledged changes are on stable storage".to_owned(),
+        left => format!("draining: {} in flight", human::counted(left, "request")),
     };
     (to_json(reply), text)
 }
@@ -230,7 +227,7 @@ async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
     let path = path
         .into_os_string()
         .into_string()
-        .map_err(|path| anyhow!("{path:?} cannot be sent: give the store a path in UTF-8"))?;
+        .map_err(|path| anyhow!("path {path:?} is not valid UTF-8"))?;
     let request = v1::AddStoreRequest {
         name,
         path,
@@ -238,45 +235,48 @@ async fn added(client: &Client, args: AddStoreArgs) -> Result<(Value, String)> {
     };
     let mut reply = client.add_store(request).await?;
     let store = reply.store.get_or_insert_default();
-    let text = format!("added {}: {}", store.name, store.state().word());
+    let text = format!("added {}: {}", escaped(&store.name), store.state().word());
     Ok((to_json(&reply), text))
 }
 
 fn reloaded(reply: &v1::ReloadResponse) -> (Value, String) {
     let tls = match reply.certificate_not_after {
         0 => "no TLS".to_owned(),
-        end => format!("certificate valid until {end} (seconds since 1970)"),
+        end => {
+            let end = date(end.saturating_mul(1_000_000_000));
+            let end = end.strip_prefix("at ").unwrap_or(&end);
+            format!("certificate valid until {end}")
+        }
     };
-    (to_json(reply), format!("{} tokens, {tls}", reply.tokens))
+    let tokens = human::counted(u64::from(reply.tokens), "token");
+    (to_json(reply), format!("{tokens}, {tls}"))
 }
 
 fn scrub_text(reply: &v1::GetScrubResponse) -> String {
-    let mut table = table(&["scrubber", if reply.running { "at work" } else { "rests" }]);
-    for (what, value) in [
-        ("bytes a second, 0: what is left", reply.bytes_per_second),
+    let rows = [
+        (
+            "rate limit, bytes per second (0: none)",
+            reply.bytes_per_second,
+        ),
         ("position, bytes", reply.position_bytes),
         ("end, bytes", reply.end_bytes),
         ("passes", reply.passes),
-        ("lumps that fit their checksum", reply.verified_lumps),
+        ("lumps verified", reply.verified_lumps),
         ("lumps without a checksum", reply.unverified_lumps),
         ("damaged lumps", reply.corrupt_lumps),
-        ("reads that failed", reply.read_errors),
+        ("failed reads", reply.read_errors),
         ("findings", reply.findings),
-    ] {
-        table.add_row([what.to_owned(), value.to_string()]);
-    }
+    ];
+    let rows = rows.map(|(what, value)| (what, value.to_string()));
+    let state = if reply.running { "running" } else { "idle" };
+    let mut table = output::facts(["scrubber", state], rows);
     table.right(1);
     let mut text = table.to_string();
     for finding in &reply.listed {
-        text.push_str(&format!("\n{} {}", hex(&finding.id), finding.message));
+        let message = escaped(&finding.message);
+        text.push_str(&format!("\n{} {message}", hex(&finding.id)));
     }
     text
-}
-
-fn settings(reply: &v1::DescribeServiceResponse) -> Vec<(&String, &String)> {
-    let mut settings: Vec<_> = reply.settings.iter().collect();
-    settings.sort();
-    settings
 }
 
 fn service_text(reply: &v1::DescribeServiceResponse) -> String {
@@ -286,10 +286,9 @@ fn service_text(reply: &v1::DescribeServiceResponse) -> String {
     } else {
         held.capabilities.join(" ")
     };
-    let mut facts = table(&["version", &reply.version]);
-    for (what, value) in [
+    let rows = [
         ("process", reply.pid.to_string()),
-        ("seconds since it started", reply.uptime_seconds.to_string()),
+        ("uptime, seconds", reply.uptime_seconds.to_string()),
         ("user, group", format!("{}, {}", held.uid, held.gid)),
         ("capabilities", capabilities),
         (
@@ -297,13 +296,13 @@ fn service_text(reply: &v1::DescribeServiceResponse) -> String {
             if held.no_new_privileges { "no" } else { "yes" }.to_owned(),
         ),
         ("connections", reply.connections.to_string()),
-        ("requests under way", reply.under_way.to_string()),
-    ] {
-        facts.add_row([what.to_owned(), value]);
-    }
-    let mut list = table(&["setting", "value"]);
-    for (key, value) in settings(reply) {
-        list.add_row([key, value]);
-    }
-    format!("{facts}\n\n{list}")
+        ("requests in flight", reply.under_way.to_string()),
+    ];
+    let facts = output::facts(["version", &reply.version], rows);
+    let settings = BTreeMap::from_iter(&reply.settings).into_iter();
+    let settings = settings.map(|(key, value)| (key.as_str(), value.clone()));
+    format!(
+        "{facts}\n\n{}",
+        output::facts(["setting", "value"], settings)
+    )
 }

@@ -1,4 +1,4 @@
-//! Options shared by all client commands: address, identity, and the form of the answer.
+//! The service that a command asks, and the form of its answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,91 +8,58 @@ use clap::Args;
 use lumpscope_client::{Client, Options, Retry, Tls, Token};
 use serde_json::Value;
 
-use super::output::{print, print_as_is};
+use super::output::{print, print_json};
 
-/// Where the service is, and how to talk to it.
+// No documentation: clap would take it for that of the program.
 #[derive(Args, Clone, Debug)]
-pub(super) struct ClientArgs {
+#[command(mut_args(|arg| arg.global(true)))]
+pub(super) struct Connection {
     /// Service: http://HOST:PORT, https://HOST:PORT or unix:PATH
     #[arg(
         long,
         value_name = "URL",
         env = "LUMPSCOPE_SERVER",
-        default_value = "http://127.0.0.1:50051",
-        help_heading = "Connection"
+        default_value = "http://127.0.0.1:50051"
     )]
     server: String,
     /// CA certificates of the service, PEM; needed for https://
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "LUMPSCOPE_CA",
-        help_heading = "Connection"
-    )]
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CA")]
     ca: Option<PathBuf>,
-    /// Client certificate, PEM, for a service that asks for one; needs --key
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "LUMPSCOPE_CERT",
-        requires = "key",
-        help_heading = "Connection"
-    )]
+    /// Client certificate, PEM, for a service that requires one; needs --key
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CERT", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of the client certificate, PEM; needs --cert
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "LUMPSCOPE_KEY",
-        requires = "cert",
-        help_heading = "Connection"
-    )]
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_KEY", requires = "cert")]
     key: Option<PathBuf>,
-    /// Name in the service's certificate, when it differs from the host of the URL
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "LUMPSCOPE_TLS_NAME",
-        help_heading = "Connection"
-    )]
+    /// Name in the service's certificate, if it differs from the host of the URL
+    #[arg(long, value_name = "NAME", env = "LUMPSCOPE_TLS_NAME")]
     tls_name: Option<String>,
-    /// File with the token that the service asks for
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "LUMPSCOPE_TOKEN_FILE",
-        help_heading = "Connection"
-    )]
+    /// File with the token for the service
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// Send the token to another machine even without TLS
-    #[arg(long, help_heading = "Connection")]
+    #[arg(long)]
     token_in_clear: bool,
-    /// Time limit of a request with all its repetitions; 0: no limit
+    /// Total time limit of a request, including retries; 0: no limit
     #[arg(
         long,
         value_name = "SECONDS",
         env = "LUMPSCOPE_TIMEOUT",
-        default_value_t = 60,
-        help_heading = "Connection"
+        default_value_t = 60
     )]
     timeout: u64,
-    /// Most repetitions of a request that finds the service too busy or whose connection breaks
-    #[arg(
-        long,
-        value_name = "N",
-        env = "LUMPSCOPE_RETRIES",
-        default_value_t = 4,
-        help_heading = "Connection"
-    )]
+    /// Maximum number of retries when the service is busy or the connection breaks
+    #[arg(long, value_name = "N", env = "LUMPSCOPE_RETRIES", default_value_t = 4)]
     retries: usize,
-    /// Print JSON, one object a line, instead of text
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
-impl ClientArgs {
+impl Connection {
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Client> {
+        Ok(Client::connect(self.options()?).await?)
+    }
+
+    pub(super) fn options(&self) -> Result<Options> {
         let mut options = Options::new(&self.server);
         options.tls = Tls {
             ca: self.ca.clone(),
@@ -110,7 +77,7 @@ impl ClientArgs {
             times: self.retries,
             ..Retry::default()
         };
-        Ok(Client::connect(options).await?)
+        Ok(options)
     }
 
     /// Connects to another service: at this address, with its CA certificates and the file of its token.
@@ -126,13 +93,26 @@ impl ClientArgs {
         };
         other.connect().await
     }
+}
 
-    /// Prints an answer in the form that was asked for.
-    pub(super) fn say(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
-        if self.json {
-            print_as_is(&json().to_string());
-        } else {
-            print(&text());
+/// The form of an answer.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Form {
+    /// Print JSON, one object per line, instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Form {
+    /// Prints an answer.
+    pub(super) fn say(
+        self,
+        json: impl FnOnce() -> Value,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        match self.json {
+            true => print_json(&json()),
+            false => print(&text()),
         }
     }
 }

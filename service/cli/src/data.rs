@@ -5,21 +5,23 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use lumpscope_client::{LumpId, PutOptions, v1};
+use lumpscope_client::{Client, LumpId, PutOptions, v1};
 use lumpscope_server::json::to_json_with;
+use lumpscope_units::human;
 use serde_json::json;
+use tokio_stream::StreamExt as _;
 
-use super::client::ClientArgs;
+use super::client::{Connection, Form};
+use super::output::Lines;
 use crate::error::Interrupted;
 
-pub(super) mod range;
 pub(super) mod stores;
 pub(super) mod transfer;
 
 /// How lumps are put.
 #[derive(Args)]
 pub(super) struct DurabilityArg {
-    /// Answer when written, before the flush: it survives the death of the service, not a power cut
+    /// Acknowledge before the flush: survives a crash of the service, not a power loss
     #[arg(long)]
     journaled: bool,
 }
@@ -38,72 +40,90 @@ impl DurabilityArg {
 #[derive(Args)]
 pub(super) struct PutArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File with the bytes; standard input when absent or "-"
+    /// File with the bytes; "-": standard input [default: -]
     file: Option<PathBuf>,
-    /// Put the bytes into the journal record itself; at most 65,535 bytes. Without this and --data
-    /// the store does so with small ones (up to 1 KiB if it commits checked, 16 KiB ordered) while its
-    /// journal has room for them
+    /// Store the bytes in the journal (at most 65,535 bytes) [default: the store decides by size]
     #[arg(long)]
     embedded: bool,
-    /// Put the bytes into the data region, however few they are
+    /// Store the bytes in the data region, whatever their size
     #[arg(long, conflicts_with = "embedded")]
     data: bool,
     #[command(flatten)]
     durability: DurabilityArg,
-    /// Refuse when a lump of this id exists
+    /// Refuse if a lump with this id exists
     #[arg(long)]
     if_absent: bool,
 }
 
 /// `lumpscope get`.
 #[derive(Args)]
+#[command(
+    group = clap::ArgGroup::new("shown").args(["file", "head"]),
+    // Standard output cannot have both the bytes and the answer.
+    mut_arg("json", |arg| arg.requires("shown"))
+)]
 pub(super) struct GetArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
     id: LumpId,
-    /// File to write, which appears when complete; standard output when absent or "-"
-    #[arg(required_if_eq("json", "true"))]
+    /// File to write, which appears when complete; "-": standard output [default: -]
     file: Option<PathBuf>,
-    /// First byte wanted
+    /// First byte to read
     #[arg(long, default_value_t = 0)]
     offset: u64,
-    /// Number of bytes wanted; to the end when absent
+    /// Number of bytes to read [default: up to the end]
     #[arg(long)]
     length: Option<u64>,
-}
-
-/// `lumpscope head`.
-#[derive(Args)]
-pub(super) struct HeadArgs {
-    #[command(flatten)]
-    client: ClientArgs,
-    /// Name of the store
-    store: String,
-    /// Id: 1 to 32 hexadecimal digits
-    id: LumpId,
+    /// Show the size and location of the lump only
+    #[arg(long, conflicts_with_all = ["offset", "length"])]
+    head: bool,
 }
 
 /// `lumpscope delete`.
 #[derive(Args)]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Name of the store
     store: String,
-    /// Ids: 1 to 32 hexadecimal digits each; several are removed by one request
-    #[arg(required = true)]
+    /// Ids: 1 to 32 hexadecimal digits each; several are deleted by one request
+    #[arg(required_unless_present = "start", conflicts_with = "start")]
     ids: Vec<LumpId>,
+    /// First id of a range, all of whose lumps are deleted
+    #[arg(long, value_name = "ID", requires = "end")]
+    start: Option<LumpId>,
+    /// End of the range (exclusive)
+    #[arg(long, value_name = "ID", requires = "start")]
+    end: Option<LumpId>,
 }
 
-pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
+/// `lumpscope list`.
+#[derive(Args)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    form: Form,
+    /// Name of the store
+    store: String,
+    /// First id to list
+    #[arg(long)]
+    start: Option<LumpId>,
+    /// End of the range (exclusive)
+    #[arg(long)]
+    end: Option<LumpId>,
+    /// Maximum number of ids to list
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCode> {
     let file = args.file;
     // A pipe may have nobody who writes to it.
     let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
@@ -120,10 +140,10 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
         if_absent: args.if_absent,
         queue: None,
     };
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let reply = client.put(&args.store, args.id, body, &options).await?;
     bar.finish_and_clear();
-    args.client.say(
+    args.form.say(
         || {
             let mut json = to_json_with("id", args.id.to_string(), &reply);
             json["length"] = length.into();
@@ -133,14 +153,20 @@ pub(super) async fn put(args: PutArgs) -> Result<ExitCode> {
             let verb = if reply.created { "created" } else { "replaced" };
             let (id, request) = (args.id, reply.request_id);
             let place = place(reply.placement());
-            format!("{verb} {id} ({length} bytes {place}, request {request})")
+            format!(
+                "{verb} {id} ({} {place}, request {request})",
+                human::counted(length, "byte")
+            )
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
+    if args.head {
+        return head(&client, &args).await;
+    }
     let range = (args.offset > 0 || args.length.is_some()).then_some(v1::ByteRange {
         offset: args.offset,
         length: args.length,
@@ -150,20 +176,22 @@ pub(super) async fn get(args: GetArgs) -> Result<ExitCode> {
         .get_into(&args.store, args.id, range, &mut target)
         .await;
     let header = target.finish(done)?;
-    if args.client.json {
+    if let (true, Some(header)) = (args.form.json, header) {
         let json = to_json_with("id", args.id.to_string(), &header);
-        super::output::print_as_is(&json.to_string());
+        super::output::print_json(&json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn head(args: HeadArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+async fn head(client: &Client, args: &GetArgs) -> Result<ExitCode> {
     let found = client.head(&args.store, args.id).await?;
-    args.client.say(
+    args.form.say(
         || to_json_with("id", args.id.to_string(), &found),
-        || format!("{} bytes {}", found.length, place(found.placement())),
-    );
+        || {
+            let length = human::counted(found.length, "byte");
+            format!("{length} {}", place(found.placement()))
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -175,8 +203,22 @@ fn place(placement: v1::Placement) -> &'static str {
     }
 }
 
-pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
-    let client = args.client.connect().await?;
+pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
+    if let Some((start, end)) = args.start.zip(args.end) {
+        let request = v1::DeleteRangeRequest {
+            store: args.store,
+            start: Some(start.into()),
+            end: Some(end.into()),
+            ..Default::default()
+        };
+        let done = client.delete_range(request).await?;
+        args.form.say(
+            || json!({"deleted": done.deleted, "request_id": done.request_id}),
+            || format!("deleted {}", human::counted(done.deleted, "lump")),
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut existed = Vec::with_capacity(args.ids.len());
     if let [id] = args.ids[..] {
         let reply = client
@@ -189,15 +231,39 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<ExitCode> {
         }
     }
     for (id, existed) in args.ids.iter().zip(existed) {
-        args.client.say(
+        args.form.say(
             || json!({"id": id.to_string(), "existed": existed}),
             || match (existed, args.ids.len()) {
                 (true, 1) => "deleted".to_owned(),
-                (false, 1) => "there was no such lump".to_owned(),
+                (false, 1) => "no such lump".to_owned(),
                 (true, _) => format!("{id} deleted"),
-                (false, _) => format!("{id} there was no such lump"),
+                (false, _) => format!("{id} no such lump"),
             },
-        );
+        )?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn list(connection: Connection, args: ListArgs) -> Result<ExitCode> {
+    let client = connection.connect().await?;
+    let ids = client.list(&args.store, args.start, args.end);
+    let mut ids = ids.take(args.limit.unwrap_or(usize::MAX));
+    let mut lines = Lines::new(args.form.json);
+    let mut ended = Ok(());
+    while let Some(id) = ids.next().await {
+        let id = match id {
+            Ok(id) => id.to_string(),
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
+        };
+        if !lines.add(&json!({ "id": &id }), |_| id.clone())? {
+            break;
+        }
+    }
+    // The ids that came before an error are listed.
+    lines.flush()?;
+    ended?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,31 +8,33 @@ mod summary;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Args, Parser};
 use lumpscope_observer::{Finding, Level, Observer};
 use lumpscope_server::config::ServeArgs;
 
-use super::output::{print, print_as_is, table};
+use super::error::Exit;
+use super::output::{escaped, escaped_json, print, print_as_is, table, width};
 
 /// `lumpscope doctor`.
 #[derive(Args)]
 pub(super) struct DoctorArgs {
-    /// Print JSON, with all that was found
+    /// Print JSON, with everything found
     #[arg(long)]
     json: bool,
-    /// Show all that was found, and the settings; --config and --pid do, too
+    /// Show everything found, and the settings; implied by --config and --pid
     #[arg(long)]
     all: bool,
     /// Show the settings that `serve` would use with this configuration file
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     config: Option<PathBuf>,
-    /// Show the privileges that the service with this process id still holds
+    /// Show the remaining privileges of the service with this process id
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
 
-/// Looks at everything. The exit code is 1 when something does not work at all.
-pub(super) fn run(args: &DoctorArgs) -> ExitCode {
+/// Looks at everything; what does not work at all is a problem.
+pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let machine = machine(args);
     let details = args.all || args.config.is_some() || args.pid.is_some();
     let settings = settings(args);
@@ -40,18 +42,15 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     let told: Vec<Finding> = machine.iter().chain(wrong).cloned().collect();
     let findings: Vec<Finding> = machine.into_iter().chain(settings).collect();
     if args.json {
-        let json = serde_json::to_string_pretty(&findings);
-        print_as_is(&json.unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}")));
+        print_as_is(&escaped_json(&serde_json::to_string_pretty(&findings)?))?;
     } else {
         if details {
-            print(&report(&findings));
+            print(&report(&findings))?;
         }
-        print(&summary::of(&told, details));
+        print(&summary::of(&told, details, width()))?;
     }
-    if findings.iter().any(|f| f.level == Level::Missing) {
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    let works = findings.iter().all(|f| f.level != Level::Missing);
+    Ok(Exit::clean(works))
 }
 
 /// What the machine has, and the process that was asked for.
@@ -79,6 +78,7 @@ fn settings(args: &DoctorArgs) -> Vec<Finding> {
     });
     match resolved {
         Ok(config) => {
+            let config = config.with_places();
             let settings = config.settings().into_iter();
             let mut found: Vec<Finding> = settings.map(|(key, value)| good(&key, value)).collect();
             found.extend(files::findings(&config));
@@ -125,7 +125,9 @@ fn report(findings: &[Finding]) -> String {
         if f.level != Level::Good {
             advice.push_str(&format!(
                 "\n{}: {}\n  -> {}\n",
-                f.topic, f.consequence, f.remedy
+                escaped(&f.topic),
+                escaped(&f.consequence),
+                escaped(&f.remedy)
             ));
         }
     }
@@ -165,7 +167,7 @@ fn io_uring() -> Finding {
             "io_uring",
             Level::Degraded,
             format!("cannot be set up: {error}"),
-            "stores do their I/O with a pool of threads, which takes more CPU",
+            "stores do their I/O with a pool of threads, which needs more CPU time",
             "on the host: sysctl kernel.io_uring_disabled=0; in a container: a seccomp profile \
              that allows io_uring_setup",
         ),
@@ -185,7 +187,7 @@ fn huge_pages() -> Finding {
             topic,
             Level::Degraded,
             format!("transparent: {}", other.unwrap_or("unknown")),
-            "a large lump is read and written with more and smaller block requests",
+            "large lumps are read and written with more, smaller block requests",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
     }
@@ -233,7 +235,7 @@ fn emulated_disks() -> Finding {
     match lumpscope_platter::live::possible() {
         Ok(()) => good(
             topic,
-            "FUSE is there, memory has no limit and can be locked",
+            "FUSE is available; memory is unlimited and can be locked",
         ),
         Err(error) => lacking(
             topic,

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use lumpscope_client::Code;
 
+use crate::output;
+
 /// Ctrl-C; exit code 130.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
@@ -13,7 +15,9 @@ pub(crate) struct Interrupted;
 
 /// The service was asked a second and third time to stop.
 #[derive(Debug, thiserror::Error)]
-#[error("ended at once, as asked: requests under way were cut off; what was acknowledged is safe")]
+#[error(
+    "stopped at once, as requested: requests in flight were cut off; acknowledged changes are safe"
+)]
 pub(crate) struct CutOff;
 
 /// `cannot WHAT PATH: ...`
@@ -29,13 +33,66 @@ pub(crate) fn system(what: &str) -> impl Fn(io::Error) -> anyhow::Error {
     move |source| anyhow::anyhow!("cannot {what}: {source}")
 }
 
-/// 3: the service has no such lump, store or request; 130: interrupted; else 1.
+/// Says on standard error why a command failed.
+pub(crate) fn complain(error: &anyhow::Error) {
+    output::complain(&format!("lumpscope: {error}"));
+}
+
+/// How a command ends: one meaning for each code, in every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    Done = 0,
+    Failed = 1,
+    Arguments = 2,
+    Missing = 3,
+    Problems = 4,
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// All of them, as the help explains them.
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Done, "done"),
+        (Self::Failed, "failed or refused"),
+        (Self::Arguments, "invalid arguments"),
+        (Self::Missing, "no such lump, store or request"),
+        (Self::Problems, "done, except for the problems listed"),
+        (
+            Self::Interrupted,
+            "interrupted; 0 if Ctrl-C is the way to end the command",
+        ),
+    ];
+
+    /// The table for the help.
+    pub(crate) fn help() -> String {
+        let line = |(code, meaning): (Self, &str)| format!("\n  {:<3}  {meaning}", code as u8);
+        let lines: String = Self::ALL.map(line).concat();
+        format!("Exit codes:{lines}")
+    }
+
+    /// [`Exit::Done`], or [`Exit::Problems`] if some were found.
+    pub(crate) fn clean(clean: bool) -> ExitCode {
+        match clean {
+            true => Self::Done.into(),
+            false => Self::Problems.into(),
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// The exit code of a command that ended with this error.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<Interrupted>() {
-        return ExitCode::from(130);
+        return Exit::Interrupted.into();
     }
     match error.downcast_ref::<lumpscope_client::Error>() {
-        Some(error) if error.code() == Some(Code::NotFound) => ExitCode::from(3),
-        _ => ExitCode::FAILURE,
+        Some(error) if error.code() == Some(Code::NotFound) => Exit::Missing.into(),
+        _ => Exit::Failed.into(),
     }
 }

@@ -1,186 +1,236 @@
 //! `lumpscope evacuate`: the lumps of a store that is being served, to another store.
 
+mod lumps;
+mod note;
+mod report;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use indicatif::ProgressBar;
-use lumpscope_client::{Body, Client, Code, Error, Listing, LumpId, PutOptions, v1};
-use lumpscope_engine::crc32c;
+use lumpscope_client::{Client, Listing, LumpId, v1};
 use lumpscope_units::{Size, human};
-use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
-use crate::client::ClientArgs;
-use crate::inspect::bar;
+use crate::client::{Connection, Form};
+use crate::error::Exit;
 use crate::output;
-
-/// Exit code: everything was done that could be, and lumps are missing.
-const INCOMPLETE: u8 = 4;
+use crate::progress::templated as bar;
+use lumps::{Outcome, Work};
+use note::EvacuationNote;
+use report::{EvacuationReport, as_json, text};
 
 /// `lumpscope evacuate`.
 #[derive(Args)]
-#[command(after_help = "Only reads the store it empties. \
-                  Each lump is read back and compared. Run it again after an interruption: it goes \
-                  on where it was. Exit codes: 0 every lump is in the other store; 4 all but those \
-                  listed are; 1 it was not done to the end.")]
+#[command(
+    after_help = "The source is only read. Each lump is read back from the target and compared; lumps \
+                  already present are compared by checksum, or byte by byte. Run it again after an \
+                  interruption, or for what was changed meanwhile: lumps of an earlier run from this \
+                  machine are replaced, and deleted if the source no longer has them. (A note in \
+                  $XDG_STATE_HOME or ~/.local/state tells them from lumps of other origin.) Exit code \
+                  0: the target holds the lumps of the range as the source does, and no others. 4: \
+                  except for those listed, or the source was changed meanwhile; `lumpscope admin drain \
+                  STORE --changes-only` prevents that. 1: it did not finish."
+)]
 pub(super) struct EvacuateArgs {
     #[command(flatten)]
-    client: ClientArgs,
-    /// Name of the store that is read
+    form: Form,
+    /// Name of the source store
     from: String,
-    /// Name of the store that gets its lumps
+    /// Name of the target store
     to: String,
-    /// Service of the other store; the same service when absent
+    /// Service of the target store [default: the same service]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     to_server: Option<String>,
-    /// CA certificates of that service, PEM
+    /// CA certificates of the target service, PEM
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     to_ca: Option<PathBuf>,
-    /// File with the token that service asks for
+    /// File with the token for the target service
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     to_token_file: Option<PathBuf>,
     /// First id to copy
     #[arg(long, value_name = "ID")]
     start: Option<LumpId>,
-    /// First id not to copy
+    /// End of the range (exclusive)
     #[arg(long, value_name = "ID")]
     end: Option<LumpId>,
-    /// Most bytes a second, as 50M; no limit when absent
+    /// Rate limit in bytes per second, e.g. 50M [default: none]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
-    /// Lumps under way at a time, 1 to 64; each is held in memory
+    /// Concurrent lumps, 1 to 64; each is held in memory
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     at_once: u32,
-    /// Read lumps that the other store has already, too, and compare their bytes, not only their
-    /// lengths
+    /// Take lumps already present in the target for equal if their length is
     #[arg(long)]
-    compare: bool,
-    /// Replace lumps of the other store that differ
+    trust_lengths: bool,
+    /// Replace or delete lumps in the target that differ, whoever put them there
     #[arg(long)]
     replace: bool,
 }
 
-/// Lumps that were evacuated, and those that were not.
-#[derive(Default)]
-struct Done {
-    lumps: u64,
-    bytes: u64,
-    there: u64,
-    /// Removed from the source meanwhile.
-    gone: u64,
-    /// Lumps that are not in the other store, and why.
-    missing: Vec<(LumpId, String)>,
-}
+impl EvacuateArgs {
+    fn usage(&self, store: &str) -> v1::UsageRequest {
+        v1::UsageRequest {
+            store: store.to_owned(),
+            start: self.start.map(Into::into),
+            end: self.end.map(Into::into),
+            ..Default::default()
+        }
+    }
 
-/// Both stores, for all tasks.
-struct Work {
-    source: (Client, String),
-    target: (Client, String),
-    compare: bool,
-    replace: bool,
-    rate: Option<u64>,
-    /// When the next lump may be read.
-    free_at: Mutex<Instant>,
-    done: Mutex<Done>,
-    bar: ProgressBar,
-}
-
-/// Outcome of one lump.
-enum Outcome {
-    Copied(u64),
-    There,
-    Gone,
-    Missing(String),
+    /// The lumps of it, for a note.
+    fn range(&self) -> String {
+        let end = self.end.map_or_else(String::new, |end| end.to_string());
+        format!("{}..{end}", self.start.unwrap_or(LumpId(0)))
+    }
 }
 
 /// Copies all lumps of a range.
-pub(super) async fn run(args: EvacuateArgs) -> Result<ExitCode> {
-    let source = args.client.connect().await?;
+pub(super) async fn run(connection: Connection, args: EvacuateArgs) -> Result<ExitCode> {
+    let source = connection.connect().await?;
     let target = match &args.to_server {
         None if args.to_ca.is_some() || args.to_token_file.is_some() => {
-            bail!("--to-ca and --to-token-file are about another service: name it with --to-server")
+            bail!("--to-ca and --to-token-file need --to-server")
         }
         None => source.clone(),
         Some(server) => {
             let at = (server.as_str(), &args.to_ca, &args.to_token_file);
-            args.client.connect_other(at).await?
+            connection.connect_other(at).await?
         }
     };
-    check_stores((&source, &args.from), (&target, &args.to)).await?;
-    check_room(&args, &source, &target).await?;
+    let uuids = check_stores((&source, &args.from), (&target, &args.to)).await?;
+    let used = check_room(&args, &source, &target).await?;
     let work = Arc::new(Work {
         source: (source, args.from.clone()),
         target: (target, args.to.clone()),
-        compare: args.compare,
-        replace: args.replace,
+        trust_lengths: args.trust_lengths,
         rate: args.rate.map(|size| size.0.max(1)),
         free_at: Mutex::new(Instant::now()),
         done: Mutex::default(),
+        made: AtomicU64::new(0),
         bar: bar("{wide_bar} {pos}/{len} lumps {per_sec} {eta}"),
     });
-    let copied = copy_all(&work, &args).await;
+    let before = (changes(&used.0, &args.from)?, changes(&used.1, &args.to)?);
+    let note = EvacuationNote::of(&uuids[0], &uuids[1], args.range());
+    let are_copies = note.as_ref().is_some_and(|note| note.holds(before.1));
+    let extra = find_extra(&work, &args).await?;
+    if !are_copies && !args.replace {
+        refuse_own(&args, &extra)?;
+    }
+    work.bar.set_length(used.0.lumps);
+    let made = async {
+        copy_all(&work, &args).await?;
+        mend(&work, &args, (are_copies, before.1), extra).await
+    };
+    let made = made.await;
     work.bar.finish_and_clear();
-    copied?;
+    made?;
+    let after = (
+        work.changes(&work.source, &args).await?,
+        work.changes(&work.target, &args).await?,
+    );
     let mut done = std::mem::take(&mut *work.lock());
-    find_missing(&work, &args, &mut done).await?;
+    let only_made = after.1 == before.1.wrapping_add(work.made.load(Ordering::Relaxed));
+    done.doubt((after.0 == before.0, only_made), &args);
+    // Lumps that were not compared may be of other origin in the target.
+    let compared = done.missing.is_empty() && (done.there == 0 || !args.trust_lengths);
+    let equal = done.differing.is_empty() && done.extra.is_empty();
+    if let Some(note) = note.filter(|_| only_made && equal && (compared || are_copies))
+        && let Err(error) = note.write(after.1)
+    {
+        output::complain(&format!(
+            "lumpscope: cannot note what is in {:?}: {error}; the next run needs --replace",
+            args.to
+        ));
+    }
     done.missing.sort();
-    args.client.say(|| as_json(&done), || text(&done));
-    Ok(if done.missing.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(INCOMPLETE)
-    })
+    if done.is_clean() {
+        done.equal = conclusion(&work, &args, &done).await?;
+    }
+    args.form.say(|| as_json(&done), || text(&done, &args))?;
+    Ok(Exit::clean(done.is_clean()))
 }
 
-/// Refuses stores that are one, or that cannot be found.
-async fn check_stores(source: (&Client, &str), target: (&Client, &str)) -> Result<()> {
+/// Refuses stores that are one, or that cannot be found. Their UUIDs.
+async fn check_stores(source: (&Client, &str), target: (&Client, &str)) -> Result<[String; 2]> {
     let mut infos = Vec::new();
     for (client, name) in [source, target] {
         let stores = client.stores().await?;
         let found = stores.into_iter().find(|store| store.name == name);
         infos.push(
-            found.ok_or_else(|| {
-                anyhow!("there is no store {name:?}: `lumpscope stores` lists them")
-            })?,
+            found.ok_or_else(|| anyhow!("no store {name:?}; `lumpscope stores` lists them"))?,
         );
     }
     if infos[0].uuid == infos[1].uuid && !infos[0].uuid.is_empty() {
         let uuid = &infos[0].uuid;
-        bail!("both are the store {uuid}, or a byte for byte copy of it: name another store");
+        bail!(
+            "source and target are the same store, or copies with the same UUID ({uuid}); name another store"
+        );
     }
-    Ok(())
+    let mut infos = infos.into_iter();
+    Ok(std::array::from_fn(|_| {
+        infos.next().unwrap_or_default().uuid
+    }))
 }
 
-/// Refuses a target that is too small before anything is copied.
-async fn check_room(args: &EvacuateArgs, source: &Client, target: &Client) -> Result<()> {
-    let ask = async |client: &Client, store: &str| {
-        let request = v1::UsageRequest {
-            store: store.to_owned(),
-            start: args.start.map(Into::into),
-            end: args.end.map(Into::into),
-            ..Default::default()
-        };
-        client.usage(request).await
-    };
-    let (from, to) = (ask(source, &args.from).await?, ask(target, &args.to).await?);
+/// Lumps that were put and removed in a store up to now.
+fn changes(usage: &v1::UsageResponse, store: &str) -> Result<u64> {
+    usage.changes.ok_or_else(|| {
+        anyhow!("the service of store {store:?} cannot tell whether it was changed: update it")
+    })
+}
+
+/// Refuses a target that is too small before anything is copied. The usage of both.
+async fn check_room(
+    args: &EvacuateArgs,
+    source: &Client,
+    target: &Client,
+) -> Result<(v1::UsageResponse, v1::UsageResponse)> {
+    let from = source.usage(args.usage(&args.from)).await?;
+    let to = target.usage(args.usage(&args.to)).await?;
     let needed = from.stored_bytes.saturating_sub(to.stored_bytes);
     let free = to.data_capacity_bytes.saturating_sub(to.data_used_bytes);
     if needed > free {
         let (needed, free) = (human::bytes(needed), human::bytes(free));
         bail!(
-            "the store {:?} is too small: the lumps take {needed} and it has {free} free; use a larger \
-             one, or evacuate a range of ids (--start, --end)",
+            "store {:?} is too small: the lumps need {needed}, and it has {free} free; use a larger \
+             store, or evacuate a range of ids (--start, --end)",
             args.to
         );
     }
-    Ok(())
+    Ok((from, to))
+}
+
+/// Lumps of the target that the source has not.
+async fn find_extra(work: &Work, args: &EvacuateArgs) -> Result<Vec<LumpId>> {
+    let mut ids = Ids::of(&work.source, args).await?;
+    let mut there = Ids::of(&work.target, args).await?;
+    let mut extra = Vec::new();
+    while let Some(id) = there.next().await? {
+        if !ids.has(id).await? {
+            extra.push(id);
+        }
+    }
+    Ok(extra)
+}
+
+/// Refuses a target with lumps of its own before anything is copied into it.
+fn refuse_own(args: &EvacuateArgs, extra: &[LumpId]) -> Result<()> {
+    let Some(first) = extra.first() else {
+        return Ok(());
+    };
+    let (from, to) = (&args.from, &args.to);
+    let lumps = human::counted(extra.len() as u64, "lump");
+    bail!(
+        "store {to:?} has {lumps} in this range that {from:?} has not, the first is {first}: use an empty \
+         store. If they are copies of lumps that were deleted from {from:?}, --replace deletes them"
+    )
 }
 
 /// The ids of one store of a range, with a look ahead.
@@ -214,208 +264,125 @@ impl Ids {
 }
 
 async fn copy_all(work: &Arc<Work>, args: &EvacuateArgs) -> Result<()> {
-    let usage = v1::UsageRequest {
-        store: args.from.clone(),
-        start: args.start.map(Into::into),
-        end: args.end.map(Into::into),
-        ..Default::default()
-    };
-    work.bar.set_length(work.source.0.usage(usage).await?.lumps);
     let mut ids = Ids::of(&work.source, args).await?;
     let mut there = Ids::of(&work.target, args).await?;
-    let room = usize::try_from(args.at_once).unwrap_or(1);
-    let slots = Arc::new(Semaphore::new(room));
-    let mut tasks: JoinSet<Result<()>> = JoinSet::new();
+    let mut tasks = Tasks::of(args);
     while let Some(id) = ids.next().await? {
         let is_there = there.has(id).await?;
-        let slot = Arc::clone(&slots).acquire_owned().await?;
         let work = Arc::clone(work);
-        tasks.spawn(async move {
-            let outcome = work.one(id, is_there).await?;
+        let one = async move {
+            let outcome = match is_there {
+                true => work.compare(id).await?,
+                false => work.copy(id, false).await?,
+            };
             work.note(id, outcome);
-            drop(slot);
+            work.bar.inc(1);
             Ok(())
+        };
+        tasks.add(one).await?;
+    }
+    tasks.end().await
+}
+
+/// Some lumps at a time. The first error ends all.
+struct Tasks {
+    slots: Arc<Semaphore>,
+    tasks: JoinSet<Result<()>>,
+}
+
+impl Tasks {
+    fn of(args: &EvacuateArgs) -> Self {
+        let slots = usize::try_from(args.at_once).unwrap_or(1);
+        Self {
+            slots: Arc::new(Semaphore::new(slots)),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    async fn add(&mut self, one: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await?;
+        self.tasks.spawn(async move {
+            let ended = one.await;
+            drop(slot);
+            ended
         });
-        while let Some(ended) = tasks.try_join_next() {
+        while let Some(ended) = self.tasks.try_join_next() {
             ended??;
         }
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    Ok(())
-}
-
-/// Looks once more which lumps of the source the target has.
-async fn find_missing(work: &Work, args: &EvacuateArgs, done: &mut Done) -> Result<()> {
-    let mut ids = Ids::of(&work.source, args).await?;
-    let mut there = Ids::of(&work.target, args).await?;
-    let known: std::collections::HashSet<LumpId> = done.missing.iter().map(|lump| lump.0).collect();
-    while let Some(id) = ids.next().await? {
-        if !there.has(id).await? && !known.contains(&id) {
-            let why = "it was put after its turn, or removed from the other store: run this again";
-            done.missing.push((id, why.to_owned()));
-        }
-    }
-    Ok(())
-}
-
-impl Work {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(())
     }
 
-    fn note(&self, id: LumpId, outcome: Outcome) {
-        let mut done = self.lock();
-        match outcome {
-            Outcome::Copied(bytes) => {
-                done.lumps += 1;
-                done.bytes += bytes;
-            }
-            Outcome::There => done.there += 1,
-            Outcome::Gone => done.gone += 1,
-            Outcome::Missing(why) => done.missing.push((id, why)),
+    async fn end(mut self) -> Result<()> {
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
         }
-        drop(done);
-        self.bar.inc(1);
-    }
-
-    /// Waits until so many bytes may be read.
-    async fn pace(&self, bytes: u64) {
-        let Some(rate) = self.rate else { return };
-        let begin = {
-            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let begin = (*free_at).max(Instant::now());
-            let takes = Duration::try_from_secs_f64(human::as_float(bytes) / human::as_float(rate));
-            *free_at = begin + takes.unwrap_or_default();
-            begin
-        };
-        tokio::time::sleep_until(begin).await;
-    }
-
-    /// Copies one lump, if it must be. An error ends everything.
-    async fn one(&self, id: LumpId, is_there: bool) -> Result<Outcome> {
-        let (source, from) = &self.source;
-        let (target, to) = &self.target;
-        let head = match source.head(from, id).await {
-            Ok(head) => head,
-            Err(error) => return of_source(error),
-        };
-        let mut replace = false;
-        if is_there {
-            let other = target.head(to, id).await;
-            let same = other
-                .as_ref()
-                .is_ok_and(|other| other.length == head.length);
-            if same && !self.compare {
-                return Ok(Outcome::There);
-            }
-            if !same && !self.replace {
-                return Ok(Outcome::Missing(conflict("length")));
-            }
-            replace = self.replace;
-        }
-        self.pace(head.length).await;
-        let lump = match source.get(from, id, None).await {
-            Ok(lump) => lump.bytes,
-            Err(error) => return of_source(error),
-        };
-        let crc = crc32c::of(&lump);
-        if is_there && self.crc_there(id).await? == Some(crc) {
-            return Ok(Outcome::There);
-        }
-        if is_there && !replace {
-            return Ok(Outcome::Missing(conflict("content")));
-        }
-        let bytes = u64::try_from(lump.len()).unwrap_or(u64::MAX);
-        let options = PutOptions {
-            placement: head.placement(),
-            if_absent: !replace,
-            ..PutOptions::default()
-        };
-        match target.put(to, id, Body::from(lump), &options).await {
-            // Somebody has put it since; or this did, and the answer was lost.
-            Ok(_) | Err(Error::Ambiguous { .. }) => {}
-            Err(error) if error.code() == Some(Code::AlreadyExists) => {}
-            Err(error) => return Err(error.into()),
-        }
-        match self.crc_there(id).await? {
-            Some(there) if there == crc => Ok(Outcome::Copied(bytes)),
-            Some(_) => Ok(Outcome::Missing(conflict("content"))),
-            None => bail!("the store {to:?} lost the lump {id} while it was compared"),
-        }
-    }
-
-    /// Checksum of the lump in the other store, all of whose bytes were read; `None`: it is not there.
-    async fn crc_there(&self, id: LumpId) -> Result<Option<u32>> {
-        let (target, to) = &self.target;
-        match target.get(to, id, None).await {
-            Ok(lump) => Ok(Some(crc32c::of(&lump.bytes))),
-            Err(error) if is_unknown(&error) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(())
     }
 }
 
-fn is_unknown(error: &Error) -> bool {
-    let refusal = error.refusal();
-    refusal.is_some_and(|refusal| refusal.reason == "UNKNOWN_LUMP")
-}
-
-fn conflict(what: &str) -> String {
-    format!("the other store has a lump of this id with another {what}; --replace overwrites it")
-}
-
-/// A lump that cannot be read is told; anything else ends everything.
-fn of_source(error: Error) -> Result<Outcome> {
-    match error.refusal() {
-        _ if is_unknown(&error) => Ok(Outcome::Gone),
-        Some(refusal) if ["LUMP_UNREADABLE", "LUMP_CORRUPT"].contains(&&*refusal.reason) => {
-            Ok(Outcome::Missing(refusal.message.clone()))
-        }
-        _ => Err(error.into()),
+/// Replaces and deletes what differs in the target: copies of an earlier run, if nobody else has
+/// changed that store meanwhile, and anything if that is asked for.
+async fn mend(
+    work: &Arc<Work>,
+    args: &EvacuateArgs,
+    (are_copies, before): (bool, u64),
+    extra: Vec<LumpId>,
+) -> Result<()> {
+    let differing = std::mem::take(&mut work.lock().differing);
+    let made = before.wrapping_add(work.made.load(Ordering::Relaxed));
+    let may = args.replace || (are_copies && work.changes(&work.target, args).await? == made);
+    if !may {
+        let mut done = work.lock();
+        (done.differing, done.extra) = (differing, extra);
+        return Ok(());
     }
+    let mut tasks = Tasks::of(args);
+    for id in differing {
+        let work = Arc::clone(work);
+        tasks
+            .add(async move {
+                let outcome = match work.copy(id, true).await? {
+                    Outcome::Gone => {
+                        work.delete(id).await?;
+                        Outcome::Gone
+                    }
+                    outcome => outcome,
+                };
+                work.note(id, outcome);
+                Ok(())
+            })
+            .await?;
+    }
+    for id in extra {
+        let work = Arc::clone(work);
+        tasks.add(async move { work.delete(id).await }).await?;
+    }
+    tasks.end().await
 }
 
-fn as_json(done: &Done) -> Value {
-    let missing = done.missing.iter();
-    let missing: Vec<Value> = missing
-        .map(|(id, why)| json!({"id": id.to_string(), "why": why}))
-        .collect();
-    json!({
-        "lumps": done.lumps,
-        "bytes": done.bytes,
-        "already_there": done.there,
-        "removed_meanwhile": done.gone,
-        "missing": missing,
-    })
-}
-
-fn text(done: &Done) -> String {
-    let mut text = format!(
-        "copied {} lumps, {}, and read them back; {} were there already\n",
-        human::count(done.lumps),
-        human::bytes(done.bytes),
-        human::count(done.there),
-    );
-    if done.gone > 0 {
-        let gone = human::count(done.gone);
-        text.push_str(&format!("{gone} were removed from the source meanwhile\n"));
-    }
-    text + &lost_text(done.missing.iter().map(|(id, why)| (id.to_string(), why)))
-}
-
-/// The lumps that could not be read, and why.
-fn lost_text<'a>(lumps: impl Iterator<Item = (String, &'a String)>) -> String {
-    let mut text = String::new();
-    let mut count: u64 = 0;
-    for (id, why) in lumps {
-        count += 1;
-        text.push_str(&format!("{id}\n{}", output::indented(why)));
-    }
-    if count > 0 {
-        let lumps = human::count(count);
-        text.insert_str(0, &format!("{lumps} lumps are missing:\n"));
-    }
-    text
+/// The last line, if the stores are equal.
+async fn conclusion(work: &Work, args: &EvacuateArgs, done: &EvacuationReport) -> Result<String> {
+    let (source, from) = &work.source;
+    let to = &args.to;
+    let range = match (args.start, args.end) {
+        (None, None) => "",
+        _ => " of this range",
+    };
+    let how = match work.trust_lengths {
+        true => format!(
+            "; the bytes of {} already present were not compared (--trust-lengths)",
+            human::counted(done.there, "lump")
+        ),
+        false => String::new(),
+    };
+    let stores = source.stores().await?;
+    let state = stores.iter().find(|store| store.name == *from);
+    let frozen = state.is_some_and(|store| store.state() == v1::StoreState::ReadOnly);
+    let later = match frozen {
+        true => String::new(),
+        false => format!("; {from:?} accepts changes, and the next one makes them differ"),
+    };
+    Ok(format!(
+        "{to:?} holds the lumps{range} that {from:?} holds, and no others{how}{later}"
+    ))
 }

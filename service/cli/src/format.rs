@@ -6,18 +6,18 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use lumpscope_engine::create::{self, CreateOptions, Prealloc};
 use lumpscope_units::Size;
 
-use super::output::print;
+use super::output::{escaped, print};
+use super::progress::templated as bar;
 
 /// `lumpscope format`.
 #[derive(Args)]
 pub(super) struct FormatArgs {
-    /// Block device, or file that is made or replaced
+    /// Block device, or a file to create
     path: PathBuf,
-    /// Bytes the store may use, as 64M or 1G; the whole device when absent
+    /// Size of the store, e.g. 64M or 1G [default: the whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Block size of the store in bytes: a multiple of 512 up to 65024
@@ -29,11 +29,18 @@ pub(super) struct FormatArgs {
     /// Allocation of a file's space
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
-    /// Leave no room behind the store on a block device for checkpoints of the index (at most
-    /// 0.4 % of it): the whole journal is replayed at every start
+    /// Reserve no space on a block device for checkpoints of the index (at most 0.4 %): every start
+    /// replays the whole journal
     #[arg(long)]
     no_checkpoint: bool,
-    /// Format even if the target holds something: its contents are lost
+    /// Name of the store, written into it: `serve` refuses it under another name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Format even a place that a reboot loses (tmpfs, ramfs, zram, a ramdisk) or that ends with a
+    /// container (overlay)
+    #[arg(long)]
+    volatile: bool,
+    /// Format even if the target is not empty: its contents are lost
     #[arg(long)]
     force: bool,
 }
@@ -63,14 +70,11 @@ impl From<PreallocArg> for Prealloc {
 pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
     let block_size = u16::try_from(args.block_size.0).map_err(|_| {
         anyhow!(
-            "--block-size {} is too large: at most 65024",
+            "--block-size: {} is out of range (512 to 65024)",
             args.block_size
         )
     })?;
-    let bar = ProgressBar::no_length().with_style(
-        ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
-            .expect("the template is a constant"),
-    );
+    let bar = bar("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     let progress = |done: u64, total: u64| {
         bar.set_length(total);
         bar.set_position(done);
@@ -81,23 +85,25 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
         journal_ratio: args.journal_ratio,
         prealloc: args.prealloc.into(),
         checkpoint_area: !args.no_checkpoint,
+        name: args.name.as_deref(),
         force: args.force,
+        volatile: args.volatile,
         progress: Some(&progress),
     };
     let made = create::format(&args.path, &options);
     bar.finish_and_clear();
-    print(&summary(&made?));
+    print(&summary(&made?))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn summary(report: &create::FormatReport) -> String {
     let mut text = String::new();
     for erased in &report.erased {
-        text.push_str(&format!("erased: {erased}\n"));
+        text.push_str(&format!("erased: {}\n", escaped(&erased.to_string())));
     }
     text.push_str(&format!(
         "{}: {} store {}, {} bytes in blocks of {}, journal {} bytes, largest lump {} bytes",
-        report.path.display(),
+        escaped(&report.path.display().to_string()),
         report.layout.name(),
         report.uuid,
         report.geometry.data_len().0,
@@ -105,5 +111,8 @@ fn summary(report: &create::FormatReport) -> String {
         report.geometry.journal_len().0,
         report.max_lump_bytes,
     ));
+    if let Some(medium) = report.volatile {
+        text.push_str(&format!("\nNOT DURABLE: it is {medium}"));
+    }
     text
 }

@@ -9,28 +9,28 @@ use lumpscope_engine::grow::{self, GrowOptions};
 use lumpscope_units::{Size, human};
 use serde_json::json;
 
+use crate::client::Form;
 use crate::format::PreallocArg;
-use crate::inspect::bar;
-use crate::output::{print, print_as_is};
+use crate::output::escaped;
+use crate::progress::templated as bar;
 
 /// `lumpscope grow`.
 #[derive(Args)]
 #[command(
-    after_help = "Lumps stay where they are. The journal keeps its size, and with it the \
-                  number of lumps that fit: for more, `lumpscope evacuate` to a new store."
+    after_help = "Lumps stay where they are. The journal keeps its size, which limits the number of \
+                  lumps; `lumpscope evacuate` to a new store gets a larger journal."
 )]
 pub(super) struct GrowArgs {
     /// Block device or file with a store that is not being served
     path: PathBuf,
-    /// Bytes the store may use, as 128G; the whole device when absent. Needed for a file
+    /// Size of the store, e.g. 128G; required for a file [default: the whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Allocation of a file's new space
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Makes a store larger.
@@ -48,15 +48,13 @@ pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
     let done = grow::grow(&args.path, &options);
     bar.finish_and_clear();
     let grown = done?;
-    if args.json {
-        let json = json!({"before_bytes": grown.before, "after_bytes": grown.after});
-        print_as_is(&json.to_string());
-    } else {
-        let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
-        let path = args.path.display();
-        print(&format!(
-            "{path}: room for {after} of lumps, {before} before"
-        ));
-    }
+    args.form.say(
+        || json!({"before_bytes": grown.before, "after_bytes": grown.after}),
+        || {
+            let (before, after) = (human::bytes(grown.before), human::bytes(grown.after));
+            let path = args.path.display().to_string();
+            format!("{}: {after} for lumps, {before} before", escaped(&path))
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }

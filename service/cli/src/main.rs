@@ -1,6 +1,9 @@
 //! `lumpscope`: the service, its client and its tools in one binary.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod admin;
+mod check;
 mod client;
 mod data;
 mod doctor;
@@ -10,16 +13,17 @@ mod examples;
 mod format;
 mod grow;
 mod help;
-mod inspect;
 #[cfg(feature = "lab")]
 mod lab;
 mod notify;
 mod observe;
 mod output;
 mod progress;
+mod rename;
 mod serve;
 mod shell;
 mod token;
+mod variables;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,145 +32,157 @@ use anyhow::Result;
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use lumpscope_server::config::ServeArgs;
 
-use crate::error::{Interrupted, system};
+use crate::client::Connection;
+use crate::error::{Exit, Interrupted, system};
 
 /// Unfinished tasks get this long to be dropped when the command ends.
 const LAST_TASKS: Duration = Duration::from_millis(500);
 
 /// Lump store on raw disks that shows the work of the disk for every request.
 #[derive(Parser)]
-#[command(
-    name = "lumpscope",
-    version,
-    about,
-    max_term_width = 100,
-    after_help = "Exit codes: 0 done; 1 failed or refused; 2 the arguments make no sense; 3 there is \
-                  no such lump, store or request; 4 done, but for the lumps listed; 130 interrupted, but 0 where Ctrl-C is the way to \
-                  end"
-)]
+#[command(name = "lumpscope", version, about, max_term_width = 100)]
 struct Cli {
-    /// Colours on standard output: auto is a terminal, unless NO_COLOR is set
+    /// Colours on standard output; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
+    #[command(flatten, next_help_heading = "Connection")]
+    connection: Connection,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a store on a device or file; refuse if it holds anything
+    /// Make a store on a device or file; refuses if it is not empty
     Format(format::FormatArgs),
     /// Serve stores over gRPC and S3
     Serve(Box<ServeArgs>),
     /// Store a lump from a file or from standard input
     Put(data::PutArgs),
-    /// Write a lump to a file or to standard output
+    /// Write a lump to a file or to standard output, or show its size and location
     Get(data::GetArgs),
-    /// Show the size and the place of a lump
-    Head(data::HeadArgs),
-    /// Remove lumps
+    /// Delete lumps, or all lumps in a range of ids
     Delete(data::DeleteArgs),
-    /// Remove all lumps from one id up to, not including, another
-    DeleteRange(data::range::DeleteRangeArgs),
     /// List ids in ascending order
-    List(data::range::ListArgs),
-    /// Show the space used
-    Usage(data::range::UsageArgs),
+    List(data::ListArgs),
     /// List the stores of a service
     Stores(data::stores::StoresArgs),
-    /// Show the properties, the condition and the numbers of a store
-    Stat(data::stores::StoreArgs),
-    /// Check, without a token, that a service takes requests: exit code 0 if it does, 1 if not
+    /// Show the properties, state, space and counters of a store
+    Stat(data::stores::StatArgs),
+    /// Check without a token that a service accepts requests: exit code 0 if so, 1 if not
     Health(data::stores::HealthArgs),
-    /// Wait until everything that a store has acknowledged is on stable storage
+    /// Wait until all acknowledged changes are on stable storage
     Sync(data::stores::StoreArgs),
-    /// Copy all lumps of a store that is being served to another store
+    /// Copy all lumps of a store in service to another store
     Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
-    #[command(subcommand)]
-    Admin(admin::AdminCommand),
-    /// Show the contents of a store that is not in use; never writes
-    Inspect(inspect::InspectArgs),
-    /// Verify every lump of a store that is not in use; never writes
-    Check(inspect::CheckArgs),
+    Admin(admin::AdminArgs),
+    /// Verify or list the lumps of a store that is not in use; never writes
+    Check(check::CheckArgs),
     /// Make a store as large as its device, or its file larger
     Grow(grow::GrowArgs),
-    /// Make a token, and its entry for the service's token file
+    /// Change the name in the image of a store that is not in use
+    Rename(rename::RenameArgs),
+    /// Make a token and its entry for the service's token file
     Token(token::TokenArgs),
-    /// Explain a request, or the slowest ones: stages, block requests, and who moved the head
+    /// Explain a request, or the slowest ones: stages, block requests, and what moved the head
     Explain(observe::explain::ExplainArgs),
-    /// Show block requests as they complete, two lines each, until Ctrl-C
+    /// Show block requests as they complete, until Ctrl-C
     Trace(observe::trace::TraceArgs),
     /// Show rates, latency, seeks and interference of each store, until Ctrl-C
     Top(observe::top::TopArgs),
     /// Record the observer's input to a file that can be replayed anywhere, until Ctrl-C
     Record(observe::record::RecordArgs),
-    /// Check this machine for serving and observing
+    /// Convert a recording for other tools: CSV, fio, blkparse or Perfetto
+    Export(observe::export::ExportArgs),
+    /// Run a bpftrace script on the disk of a store and on its service
+    Bpftrace(observe::bpftrace::BpftraceArgs),
+    /// Check whether this machine can serve and observe
     Doctor(doctor::DoctorArgs),
     /// Print the completions of the commands for a shell
+    #[command(hide = true)]
     Completions(shell::CompletionsArgs),
-    /// Write the manual's pages, one a command
+    /// Write the manual, one page per command
+    #[command(hide = true)]
     Man(shell::ManArgs),
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(lab::LabCommand),
 }
 
-/// Runs one command and prints its error as one line. `inspect` and `check` have exit codes of
-/// their own, which their help explains.
+/// Runs one command and prints its error as one line.
 fn main() -> ExitCode {
-    let matches = commands().try_get_matches();
+    let matches = help::grouped(commands()).try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = cli.unwrap_or_else(|error| help::exit(&error));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return every_problem().unwrap_or_else(|| help::exit(error)),
+    };
     match cli.color {
         ColorChoice::Auto => {}
         ColorChoice::Always => console::set_colors_enabled(true),
         ColorChoice::Never => console::set_colors_enabled(false),
     }
-    match run(cli.command) {
+    match run(cli.connection, cli.command) {
         Ok(code) => code,
         Err(error) => {
-            output::complain(&format!("lumpscope: {error}"));
+            error::complain(&error);
             error::exit_code(&error)
         }
     }
 }
 
-/// All commands, as their help shows them.
-fn commands() -> clap::Command {
-    examples::with_examples(Cli::command())
+/// What `serve --check-config` says when an argument is wrong; `None`: it is another command.
+fn every_problem() -> Option<ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if !arguments
+        .iter()
+        .any(|argument| argument == "--check-config")
+    {
+        return None;
+    }
+    let (matches, wrong) = variables::without_wrong(commands(), arguments)?;
+    let cli = Cli::from_arg_matches(&matches).ok()?;
+    let Command::Serve(args) = cli.command else {
+        return None;
+    };
+    serve::check(*args, wrong).ok()
 }
 
-fn run(command: Command) -> Result<ExitCode> {
+/// All commands, as manual pages and completions show them.
+fn commands() -> clap::Command {
+    examples::with_examples(Cli::command().after_help(Exit::help()))
+}
+
+fn run(connection: Connection, command: Command) -> Result<ExitCode> {
     match command {
         Command::Format(args) => format::run(&args),
         Command::Serve(args) => serve::run(*args),
-        Command::Put(args) => block_on(data::put(args)),
-        Command::Get(args) => block_on(data::get(args)),
-        Command::Head(args) => block_on(data::head(args)),
-        Command::Delete(args) => block_on(data::delete(args)),
-        Command::DeleteRange(args) => block_on(data::range::delete_range(args)),
-        Command::List(args) => block_on(data::range::list(args)),
-        Command::Usage(args) => block_on(data::range::usage(args)),
-        Command::Stores(args) => block_on(data::stores::stores(args)),
-        Command::Stat(args) => block_on(data::stores::stat(args)),
-        Command::Health(args) => block_on(data::stores::health(args)),
-        Command::Sync(args) => block_on(data::stores::sync(args)),
-        Command::Evacuate(args) => block_on(evacuate::run(*args)),
-        Command::Admin(command) => block_on(admin::run(command)),
-        Command::Inspect(args) => Ok(inspect::inspect(&args)),
-        Command::Check(args) => Ok(inspect::check(&args)),
+        Command::Put(args) => block_on(data::put(connection, args)),
+        Command::Get(args) => block_on(data::get(connection, args)),
+        Command::Delete(args) => block_on(data::delete(connection, args)),
+        Command::List(args) => block_on(data::list(connection, args)),
+        Command::Stores(args) => block_on(data::stores::stores(connection, args)),
+        Command::Stat(args) => block_on(data::stores::stat(connection, args)),
+        Command::Health(args) => block_on(data::stores::health(connection, args)),
+        Command::Sync(args) => block_on(data::stores::sync(connection, args)),
+        Command::Evacuate(args) => block_on(evacuate::run(connection, *args)),
+        Command::Admin(args) => block_on(admin::run(connection, args)),
+        Command::Check(args) => check::run(&args),
         Command::Grow(args) => grow::grow(&args),
+        Command::Rename(args) => rename::run(&args),
         Command::Token(args) => token::run(&args),
-        Command::Explain(args) => block_on(observe::explain::run(args)),
-        Command::Trace(args) => block_on_live(observe::trace::run(args)),
-        Command::Top(args) => block_on_live(observe::top::run(args)),
-        Command::Record(args) => block_on_live(observe::record::run(args)),
-        Command::Doctor(args) => Ok(doctor::run(&args)),
-        Command::Completions(args) => Ok(shell::completions(&args, commands())),
+        Command::Explain(args) => block_on(observe::explain::run(connection, args)),
+        Command::Trace(args) => block_on_live(observe::trace::run(connection, args)),
+        Command::Top(args) => block_on_live(observe::top::run(connection, args)),
+        Command::Record(args) => block_on_live(observe::record::run(connection, args)),
+        Command::Export(args) => block_on(observe::export::run(args)),
+        Command::Bpftrace(args) => block_on_live(observe::bpftrace::run(connection, args)),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => shell::completions(&args, commands()),
         Command::Man(args) => shell::man(&args, commands()),
         #[cfg(feature = "lab")]
-        Command::Lab(command) => lab::run(command),
+        Command::Lab(command) => lab::run(connection, command),
     }
 }
 

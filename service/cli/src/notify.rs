@@ -11,6 +11,8 @@ use sd_notify::NotifyState;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+use crate::output::escaped;
+
 /// How often the states of the stores are looked at.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -61,7 +63,8 @@ fn status(stores: &Stores) -> String {
         status += "; ";
         status += &wrong;
     }
-    status
+    // A further line would be a further message to the manager.
+    escaped(&status).into_owned()
 }
 
 /// Files are read again; [`ready`] follows.

@@ -4,7 +4,6 @@
 //! a third one the closing of the stores too. SIGHUP reads certificates and
 //! tokens again.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,18 +23,25 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::notify;
-use super::output::print_as_is;
-use crate::error::{CutOff, system};
+use super::output::{complain, print_as_is};
+use super::variables;
+use crate::error::{CutOff, Exit, system};
 
 /// Tasks of connections that were cut off get this long to notice.
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     if args.check_config {
-        return Ok(check(args));
+        return check(args, Vec::new());
     }
     let config = args.resolve()?;
     logs::start(config.log_format, &config.log)?;
+    for variable in variables::unknown(&crate::commands()) {
+        warn!(
+            variable,
+            "no setting has this environment variable: it is ignored"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("lumpscope-rpc")
@@ -50,23 +56,36 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Prints what would be in force as a file for `--config`, or everything that is wrong.
-fn check(args: ServeArgs) -> ExitCode {
-    match lumpscope_server::check::check(args) {
-        Ok(config) => {
-            print_as_is(&config.to_toml());
-            ExitCode::SUCCESS
+/// Prints what would be in force as a file for `--config`, or everything that is wrong. `wrong`: keys
+/// that the arguments do not have because of their values, and why.
+pub(super) fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<ExitCode> {
+    let unknown = variables::unknown(&crate::commands());
+    let unknown = unknown.into_iter().map(|name| {
+        format!("{name}: no setting has this environment variable; see `lumpscope serve --help`")
+    });
+    let bad_arguments = !wrong.is_empty();
+    let checked = lumpscope_server::check::check(args, wrong);
+    let mut problems: Vec<String> = unknown.collect();
+    match checked {
+        Ok(config) if problems.is_empty() => {
+            print_as_is(&config.to_toml())?;
+            return Ok(Exit::Done.into());
         }
-        Err(problems) => {
-            for problem in problems {
-                eprintln!("lumpscope: {problem}");
-            }
-            ExitCode::FAILURE
-        }
+        Ok(_) => {}
+        Err(more) => problems.extend(more),
     }
+    for problem in problems {
+        complain(&format!("lumpscope: {problem}"));
+    }
+    Ok(match bad_arguments {
+        true => Exit::Arguments.into(),
+        false => Exit::Failed.into(),
+    })
 }
 
 async fn serve(config: ServeConfig) -> Result<()> {
+    // Before a secret is read, and again when the user has changed.
+    privileges::hide().map_err(ServerError::from)?;
     // Before the ready line: whoever reads it may send a signal at once.
     let mut stop = Stop {
         terminate: listen(SignalKind::terminate())?,
@@ -77,18 +96,17 @@ async fn serve(config: ServeConfig) -> Result<()> {
         service = Service::start_with(config, Some(lumpscope_s3::serve), give_up) => service?,
         () = stop.asked() => return Ok(()),
     };
-    let mut stdout = std::io::stdout();
-    // Nobody has to read it: a closed standard output is no reason to stop.
-    let _ = writeln!(
-        stdout,
+    let s3 = service.s3.map(|s3| format!(" s3={s3}"));
+    let ready = print_as_is(&format!(
         "lumpscope ready grpc={} metrics={}{}",
         service.grpc,
         service.metrics,
-        service
-            .s3
-            .map_or_else(String::new, |s3| format!(" s3={s3}"))
-    )
-    .and_then(|()| stdout.flush());
+        s3.unwrap_or_default()
+    ));
+    // The service works without a reader of this line.
+    if let Err(error) = ready {
+        warn!(%error, "cannot print that the service is ready");
+    }
     let stores = service.stores();
     notify::ready(&stores);
     let mut tasks = tokio::task::JoinSet::new();
@@ -144,10 +162,11 @@ fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError>
         manager => reach.sockets.extend(manager.map(PathBuf::from)),
     }
     let held = privileges::give_up(config.user.as_deref(), observing, &reach)?;
+    privileges::hide()?;
     if held.uid == 0 {
         warn!(
-            "this service runs as root: whoever gets into it can read and write all files of root; \
-             name a user (--user lumpscope), or User= in the unit of systemd"
+            "this service runs as root: if compromised, it can read and write every file on this machine; \
+             name a user (--user lumpscope, or User= in the systemd unit)"
         );
     }
     match privileges::forbid() {

@@ -3,9 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use lumpscope_proto::hex;
 use rustls::crypto::ring;
 use sha2::{Digest as _, Sha256};
+
+use super::output::print_as_is;
 
 /// Random bytes of a token.
 const BYTES: usize = 32;
@@ -41,23 +45,15 @@ enum Scope {
     Observe,
 }
 
-impl Scope {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Admin => "admin",
-            Self::Observe => "observe",
-        }
-    }
-}
-
 pub(super) fn run(args: &TokenArgs) -> Result<ExitCode> {
     let token = random()?;
-    println!("# The token. Give it to the client, keep it nowhere else: it is shown only now.");
-    println!("{token}\n");
-    println!("# For the service's file of tokens (--tokens FILE):");
-    print!("{}", table(args, &token));
+    print_as_is(&format!(
+        "# The token, shown only now. Give it to the client, and store it nowhere else.\n\
+         {token}\n\n\
+         # Its entry for the service's token file (--tokens FILE):\n\
+         {}",
+        table(args, &token)
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -68,11 +64,13 @@ fn table(args: &TokenArgs, token: &str) -> String {
         let quoted: Vec<String> = words.into_iter().map(quote).collect();
         format!("[{}]", quoted.join(", "))
     };
+    let scopes = args.scopes.iter().filter_map(Scope::to_possible_value);
+    let scopes: Vec<PossibleValue> = scopes.collect();
     let mut text = format!(
         "[[token]]\nname = {}\nsha256 = \"{}\"\nscopes = {}\n",
         quote(&args.name),
         hex(&Sha256::digest(token)),
-        list(args.scopes.iter().map(|scope| scope.word()).collect()),
+        list(scopes.iter().map(PossibleValue::get_name).collect()),
     );
     let stores = if args.stores.is_empty() {
         vec!["*"]
@@ -92,8 +90,4 @@ fn random() -> Result<String> {
         .fill(&mut bytes)
         .map_err(|_| anyhow!("cannot get random bytes from the kernel: other error"))?;
     Ok(format!("lumpscope_{}", hex(&bytes)))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

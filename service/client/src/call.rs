@@ -16,6 +16,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::connect::{endpoint, root_cause};
 use crate::error::{Error, Refusal};
 use crate::options::Options;
+use crate::pool::{Connections, Pool};
 
 /// Largest message accepted: the chunks of a service are at most 1 MiB, its pages of ids and its reports less than this.
 pub(crate) const LARGEST_MESSAGE: usize = 16 << 20;
@@ -36,10 +37,10 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// A service, reached through one connection. Clones share it.
+/// A service, reached through a few connections. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Client {
-    channel: Channel,
+    pool: Arc<Pool>,
     options: Arc<Options>,
 }
 
@@ -51,9 +52,10 @@ impl Client {
     /// sides do not trust each other. [`Error::TimeOver`].
     pub async fn connect(options: Options) -> Result<Self, Error> {
         let endpoint = endpoint(&options)?;
+        let pool = |first| Pool::new(endpoint.clone(), first, options.connections);
         let client = Self {
-            channel: endpoint.connect_lazy(),
-            options: Arc::new(options),
+            pool: pool(endpoint.connect_lazy()),
+            options: Arc::new(options.clone()),
         };
         let connected: Result<Channel, Error> =
             call!(&client, Repeat::Always, "connecting", |_attempt| {
@@ -63,32 +65,32 @@ impl Client {
                     .map_err(|error| Failure::NotSent(root_cause(&error)))
             });
         Ok(Self {
-            channel: connected?,
+            pool: pool(connected?),
             ..client
         })
     }
 
-    pub(crate) fn channel(&self) -> Channel {
-        self.channel.clone()
+    pub(crate) fn connections(&self) -> Connections {
+        Connections::of(&self.pool)
     }
 
     /// The generated client of `LumpStore`, for calls that have no method here. It adds neither token nor deadline
     /// to its requests.
     #[must_use]
-    pub fn lump_store(&self) -> LumpStoreClient<Channel> {
-        LumpStoreClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub fn lump_store(&self) -> LumpStoreClient<Connections> {
+        LumpStoreClient::new(self.connections()).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn admin(&self) -> AdminClient<Channel> {
-        AdminClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn admin(&self) -> AdminClient<Connections> {
+        AdminClient::new(self.connections()).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn observe(&self) -> ObserveClient<Channel> {
-        ObserveClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn observe(&self) -> ObserveClient<Connections> {
+        ObserveClient::new(self.connections()).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn health(&self) -> HealthClient<Channel> {
-        HealthClient::new(self.channel.clone())
+    pub(crate) fn health(&self) -> HealthClient<Connections> {
+        HealthClient::new(self.connections())
     }
 }
 

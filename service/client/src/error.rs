@@ -14,7 +14,7 @@ use crate::id::LumpId;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address of the service makes no sense.
-    #[error("the server {server:?} does not work: {why}")]
+    #[error("invalid server {server:?}: {why}")]
     Server {
         /// The address as given.
         server: String,
@@ -32,7 +32,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The text is no token. It is not shown.
-    #[error("the token is empty, or has blanks or characters that cannot be sent in a header")]
+    #[error("the token is empty, or has characters that are invalid in a header")]
     Token,
     /// The service cannot be reached. Nothing was sent.
     #[error("cannot reach the service at {server}: {why}; is `lumpscope serve` running there?")]
@@ -59,9 +59,7 @@ pub enum Error {
         after: Duration,
     },
     /// The answer to a change that must not be made twice was lost: it was carried out or not.
-    #[error(
-        "it is not known whether {what} was carried out, and it cannot simply be repeated: {why}; look what is there"
-    )]
+    #[error("unknown whether {what} was carried out, and unsafe to repeat: {why}; check the store")]
     Ambiguous {
         /// Description of the change.
         what: String,
@@ -70,8 +68,7 @@ pub enum Error {
     },
     /// The bytes received differ from the bytes sent.
     #[error(
-        "lump {id}: the checksum of what was sent is {sent:08x} and of what came {came:08x}: the bytes were changed on \
-         their way"
+        "lump {id}: bytes changed in transit (checksum {sent:08x} when sent, {came:08x} when received)"
     )]
     ChecksumMismatch {
         /// The lump. After a put, the stored lump is wrong: put it again.
@@ -82,7 +79,7 @@ pub enum Error {
         came: u32,
     },
     /// More or fewer bytes came than were announced.
-    #[error("lump {id}: {announced} bytes were announced and {got} came")]
+    #[error("lump {id}: expected {announced} bytes, received {got}")]
     LengthMismatch {
         /// The lump.
         id: LumpId,
@@ -95,10 +92,10 @@ pub enum Error {
     #[error("cannot read the body: {0}")]
     ReadBody(#[source] io::Error),
     /// The received bytes cannot be written.
-    #[error("cannot write what came: {0}")]
+    #[error("cannot write the received bytes: {0}")]
     WriteBody(#[source] io::Error),
     /// The service violates the protocol.
-    #[error("the service's answer makes no sense: {0}")]
+    #[error("invalid answer of the service: {0}")]
     Protocol(&'static str),
 }
 

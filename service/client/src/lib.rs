@@ -24,7 +24,8 @@
 //! ```
 //!
 //! Messages and enums of the protocol are in [`v1`]. All calls take `&self`; a [`Client`] is cheap to clone, and
-//! all clones share one connection, which is made again when it breaks.
+//! all clones share its connections: one, and as many as [`Options::connections`] while several calls are in flight.
+//! One that breaks is made again.
 
 mod admin;
 mod body;
@@ -37,6 +38,7 @@ mod list;
 mod live;
 mod many;
 mod options;
+mod pool;
 mod put;
 mod store;
 mod sum;
@@ -52,6 +54,7 @@ pub use live::Live;
 pub use lumpscope_proto::v1;
 pub use many::GetMany;
 pub use options::{Options, Retry, Tls, Token};
+pub use pool::Connections;
 pub use put::PutOptions;
 pub use tonic::Code;
 

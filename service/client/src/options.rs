@@ -25,10 +25,13 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Repetition of failed calls.
     pub retry: Retry,
-    /// Bytes the service may send ahead, on one call and on the connection. Default: 16 MiB.
+    /// Bytes the service may send ahead, on one call and on one connection. Default: 16 MiB.
     pub window: u32,
     /// Largest HTTP/2 frame accepted, 16 KiB to 16 MiB - 1. Default: 1 MiB.
     pub frame: u32,
+    /// Most connections, at least 1. There is one, and one more is made beside the calls when each has
+    /// two calls in flight or more; a call goes to the least busy one. Default: 4.
+    pub connections: usize,
 }
 
 impl Options {
@@ -44,6 +47,7 @@ impl Options {
             retry: Retry::default(),
             window: 16 << 20,
             frame: 1 << 20,
+            connections: 4,
         }
     }
 }

@@ -40,10 +40,24 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with the codes of the `.proto`; those of a connection.
     pub async fn head(&self, store: &str, id: LumpId) -> Result<v1::HeadResponse, Error> {
+        self.head_with(store, id, false).await
+    }
+
+    /// As [`Client::head`]; with `checksum` also the CRC-32C that is stored with the lump.
+    ///
+    /// # Errors
+    /// As [`Client::head`].
+    pub async fn head_with(
+        &self,
+        store: &str,
+        id: LumpId,
+        checksum: bool,
+    ) -> Result<v1::HeadResponse, Error> {
         let message = v1::HeadRequest {
             store: store.to_owned(),
             id: Some(id.into()),
-            options: None,
+            checksum,
+            ..Default::default()
         };
         call!(self, Repeat::Always, "the head", |attempt| {
             let request = attempt.request(message.clone());

@@ -16,9 +16,10 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response, StatusCode};
 use tonic::codegen::{BoxFuture, Service};
-use tonic::transport::{Channel, Error};
+use tonic::transport::Error;
 
 use crate::call::{Client, LARGEST_MESSAGE};
+use crate::pool::Connections;
 
 /// Limits of a reply of Get, whose header has a few fields.
 const LIMITS: Limits = Limits {
@@ -37,7 +38,7 @@ impl Client {
     ) -> LumpStoreClient<Uncopied> {
         let second = Bytes::new();
         LumpStoreClient::new(Uncopied {
-            channel: self.channel(),
+            connections: self.connections(),
             sends: Some(Body::new(Messages { messages, second })),
             takes: None,
         })
@@ -48,7 +49,7 @@ impl Client {
     pub(crate) fn taking(&self) -> (LumpStoreClient<Uncopied>, mpsc::Receiver<Bytes>) {
         let (takes, taken) = mpsc::channel();
         let client = LumpStoreClient::new(Uncopied {
-            channel: self.channel(),
+            connections: self.connections(),
             sends: None,
             takes: Some(takes),
         });
@@ -56,9 +57,9 @@ impl Client {
     }
 }
 
-/// The connection, for one call.
+/// The connections, for one call.
 pub(crate) struct Uncopied {
-    channel: Channel,
+    connections: Connections,
     /// The body that is sent in place of the call's own.
     sends: Option<Body>,
     /// The bytes of chunks go there.
@@ -71,7 +72,7 @@ impl Service<Request<Body>> for Uncopied {
     type Future = BoxFuture<Response<Body>, Error>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.channel.poll_ready(context)
+        self.connections.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
@@ -79,7 +80,7 @@ impl Service<Request<Body>> for Uncopied {
             Some(body) => request.map(|_empty| body),
             None => request,
         };
-        let (takes, reply) = (self.takes.take(), self.channel.call(request));
+        let (takes, reply) = (self.takes.take(), self.connections.call(request));
         Box::pin(async {
             let reply = reply.await?;
             Ok(match takes {

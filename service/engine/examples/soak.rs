@@ -55,12 +55,9 @@ struct Args {
     /// The disks offer forced writes.
     #[arg(long)]
     fua: bool,
-    /// Data and records are written side by side, and checked after a cut.
+    /// Puts are committed as ordered, none in a run.
     #[arg(long)]
-    checked: bool,
-    /// Puts are answered before their records are written.
-    #[arg(long, conflicts_with = "checked")]
-    runs: bool,
+    ordered: bool,
     /// Run histories on failing disks only.
     #[arg(long)]
     faulty: bool,
@@ -85,9 +82,7 @@ impl Args {
             scenario.cache = WriteCache::Through;
         }
         scenario.fua = self.fua;
-        if self.checked {
-            scenario.commit = CommitMode::Checked;
-        } else if self.runs {
+        if !self.ordered {
             scenario.commit = CommitMode::Runs;
         }
         scenario

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::format::checkpoint::{self, Area};
 use crate::format::geometry::{Geometry, RegionSizes};
-use crate::format::{Header, header, minfs, trailer};
-use crate::guard::{FormatError, Signature};
+use crate::format::{Header, header, label, minfs, trailer};
+use crate::guard::{FormatError, Signature, VolatileMedium};
 use crate::options::Layout;
 use crate::units::{BlockSize, ByteLen, ByteOffset};
 use target::Target;
@@ -45,8 +45,12 @@ pub struct CreateOptions<'a> {
     /// of it (FORMAT.md section 12). Without, opening always replays the whole journal. Of no
     /// meaning with `capacity`, which leaves what it leaves, and for a file, which grows.
     pub checkpoint_area: bool,
+    /// Name of the store, to be written into the image.
+    pub name: Option<&'a str>,
     /// Overwrite what is there. Never overrules "in use", "read-only" or "too small".
     pub force: bool,
+    /// Make it even where a reboot, or the end of a container, loses it.
+    pub volatile: bool,
     /// Called with (bytes done, bytes in all) while zeros are written.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
@@ -59,7 +63,9 @@ impl Default for CreateOptions<'_> {
             journal_ratio: 0.01,
             prealloc: Prealloc::Zero,
             checkpoint_area: true,
+            name: None,
             force: false,
+            volatile: false,
             progress: None,
         }
     }
@@ -78,6 +84,8 @@ pub struct FormatReport {
     pub uuid: uuid::Uuid,
     /// Most bytes of one lump.
     pub max_lump_bytes: u64,
+    /// The medium, if it loses the store (with `volatile`).
+    pub volatile: Option<VolatileMedium>,
     /// Signatures that were there before and are erased (with `force`).
     pub erased: Vec<Signature>,
     /// Bytes that were written.
@@ -97,6 +105,9 @@ pub struct FormatReport {
 pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, FormatError> {
     let started = Instant::now();
     let block_size = BlockSize::new(options.block_size)?;
+    if let Some(name) = options.name.filter(|name| !label::is_name(name)) {
+        return Err(FormatError::Name(label::wrong_name(name)));
+    }
     let target = Target::open(path, options)?;
     let made = make(&target, block_size, options);
     if made.is_err() && target.is_created() {
@@ -110,6 +121,7 @@ pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, 
         geometry: plan.geometry,
         uuid: uuid::Uuid::from_bytes(plan.header.uuid),
         max_lump_bytes: trailer::max_payload(block_size).min(room),
+        volatile: target.volatile(),
         erased,
         written: ByteLen(written),
         elapsed: started.elapsed(),

@@ -208,8 +208,11 @@ pub enum Error {
     #[error("the store is closed")]
     Closed,
     /// The store takes no changes.
-    #[error("the store was opened read-only; reopen it for writing")]
-    ReadOnly,
+    #[error("the store is read-only: {reason}")]
+    ReadOnly {
+        /// Why, and how that ends.
+        reason: &'static str,
+    },
     /// An I/O of the store's own failed earlier, mostly a write or flush; what is on the disk is
     /// uncertain. Reads go on; close the
     /// store, repair or replace the device, open it again.
@@ -287,6 +290,14 @@ pub enum Error {
         /// Device or file, as it was given.
         path: PathBuf,
         /// Description of the finding.
+        why: String,
+    },
+    /// The image is not the one that is meant. Nothing was written.
+    #[error("{path}: {why}")]
+    WrongImage {
+        /// Device or file, as it was given.
+        path: PathBuf,
+        /// What it is, and what to do.
         why: String,
     },
     /// Another process, or a mount, holds the store.
@@ -406,6 +417,19 @@ impl Error {
             .is_some_and(|errno| gone.contains(&errno))
     }
 
+    /// The error of a write that may still come about: it does not say that nothing was stored.
+    pub(crate) fn of_unknown_outcome(self) -> Self {
+        match self {
+            Self::NoSpace { offset, len } => Self::Io {
+                op: IoOp::Write,
+                offset,
+                len,
+                source: Arc::new(io::Error::from_raw_os_error(libc::ENOSPC)),
+            },
+            other => other,
+        }
+    }
+
     /// The failure of one I/O, told apart by errno.
     pub(crate) fn from_io(op: IoOp, offset: u64, len: u64, source: io::Error) -> Self {
         match source.raw_os_error() {
@@ -421,7 +445,7 @@ impl Error {
 }
 
 /// True: an errno by which the kernel says that the medium refuses some bytes.
-fn is_bad_spot(error: &io::Error) -> bool {
+pub(crate) fn is_bad_spot(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)

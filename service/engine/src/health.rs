@@ -9,6 +9,9 @@
 //! | failed | a read for a request failed twice, or [`ERRORS`](crate::health::ERRORS) reads or writes in a row failed, and then a trial read failed, too; or an I/O has been in flight for longer than [`io_timeout`](crate::StoreOptions::io_timeout) | lists | when a trial read succeeds; when the I/O has ended |
 //! | gone | the kernel says that there is no such device (ENODEV, ENXIO, ENOMEDIUM) | lists | when a trial read succeeds |
 //!
+//! A store that its caller has [frozen](crate::Store::submit_freeze) refuses puts and deletes whatever
+//! its state is.
+//!
 //! The last state that applies counts. A store that is failed or gone reads its first block once in
 //! [`TRIAL_EVERY`](crate::health::TRIAL_EVERY): without requests it would never see that the disk is
 //! well again. A store whose disk refuses writes writes zeros to one free block as often, in another
@@ -32,6 +35,10 @@ pub(crate) const ERRORS: u32 = 3;
 pub(crate) const TRIAL_EVERY: Duration = Duration::from_secs(1);
 /// Refused places with which the disk is failing: as many as the header block remembers.
 pub(crate) const BAD_PLACES: usize = bad_places::MOST;
+
+/// Why a store that was frozen refuses puts and deletes.
+pub const FROZEN: &str =
+    "it was set to refuse changes; `lumpscope admin resume`, or a restart, ends that";
 
 /// State of a store, from the best to the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

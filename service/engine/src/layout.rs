@@ -214,6 +214,12 @@ pub(crate) fn own_signatures(head: &[u8]) -> Vec<Signature> {
     found
 }
 
+/// UUID of the store in the first bytes of a target.
+pub(crate) fn uuid_in(head: &[u8]) -> Option<[u8; 16]> {
+    let (_, _, proven) = recognise(head).ok()?;
+    Some(proven.header.uuid)
+}
+
 /// The first bytes of a device or file, fewer when it is shorter.
 pub(crate) fn read_head(file: &File) -> io::Result<Vec<u8>> {
     // O_DIRECT wants an aligned buffer; the length is the largest alignment there is.

@@ -108,6 +108,7 @@ pub mod layout;
 pub mod lump;
 #[doc(hidden)]
 pub mod measure;
+mod medium;
 #[doc(hidden)]
 pub mod mutant;
 mod open;
@@ -116,6 +117,7 @@ mod options;
 mod owner;
 mod payload;
 mod random;
+mod rename;
 mod request;
 mod scrub;
 mod signature;
@@ -131,15 +133,16 @@ pub use declaration::{IoDeclaration, IoOp, IoPurpose, IoSink, RequestId};
 pub use error::{Error, LumpDamage};
 pub use finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport};
 pub use finding::{Blocks, Finding, FindingKind, Findings};
-pub use health::{Health, StoreState};
+pub use health::{FROZEN, Health, StoreState};
 pub use inspect::salvage;
 pub use lump::LumpId;
 pub use options::{
-    CheckpointUse, CommitMode, IoBackendChoice, IoBackendKind, Layout, QueuePolicy, ReplaySummary,
-    StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
+    Admission, CheckpointUse, CommitMode, ImageIdentity, IoBackendChoice, IoBackendKind, Layout,
+    QueuePolicy, ReplaySummary, StoreInfo, StoreOptions, TailOutcome, UnsettledTail,
 };
 pub use owner::Driver;
 pub use payload::{LumpBuf, LumpData};
+pub use rename::rename;
 pub use request::{
     CollectOutcome, DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage,
     HeadOutcome, ListOutcome, LumpRange, Placement, PutCondition, PutGroup, PutOptions, PutOutcome,

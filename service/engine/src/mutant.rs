@@ -1,4 +1,4 @@
-//! Safeguards of checked commit and of runs (FORMAT.md sections 8.1 and 8.2), and of lumps in pieces,
+//! Safeguards of runs (FORMAT.md section 8.2), of the judgement of an unsettled batch (8.1) and of lumps in pieces,
 //! that a test can take away on its own thread, to see that its checks notice: what is not missed is
 //! not tested. Without the feature `mutants` they are always there, and cost nothing.
 
@@ -15,30 +15,20 @@ pub enum Mutant {
     TrustsData,
     /// Nonces and samples prove nothing: checksums are enough.
     ForgetsNonces,
-    /// A batch of several units becomes visible before its data is flushed.
-    SpreadsBatches,
     /// Blocks are free as soon as the record that frees them is visible.
     ReusesEarly,
-    /// The proof is also about puts that their own batch makes void.
-    ProvesVoid,
     /// Whatever does not fit was torn.
     CutsRot,
-    /// The seal is settled while its batch is not flushed.
-    SettlesEarly,
-    /// The flush of a batch does not wait for the data that is written beside it.
-    FlushesEarly,
     /// Bits of the data of an unsettled batch are not flipped back.
     LeavesRot,
-    /// A batch whose data could not be written stays in the journal.
-    LeavesBatch,
-    /// The end of the journal counts as written though the device has refused it.
-    ForgetsEnd,
     /// A lump is put while pieces of it are still being written.
     PutsEarly,
     /// A link of another run counts, too.
     ForgetsKeys,
     /// A put of a run counts though a batch before it was lost.
     ForgetsLog,
+    /// A put that was not to replace a lump replaces it when it is found in a run.
+    ForgetsConditions,
     /// Puts of a run are answered before those that were placed before them are durable.
     LeavesHoles,
     /// A batch leaves out the records of puts that are durable already.

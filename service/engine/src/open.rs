@@ -14,9 +14,11 @@ use crate::buffer::BufferPool;
 use crate::clock::wall_ns;
 use crate::device::{self, Device, DeviceFacts};
 use crate::error::Error;
+use crate::format::label;
 use crate::format::trailer::max_payload;
+use crate::medium::VolatileMedium;
 use crate::mutant::{self, Mutant};
-use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
+use crate::options::{CommitMode, ImageIdentity, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
@@ -165,27 +167,54 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
     let read_only = if info.disk.is_some_and(|disk| disk.read_only) {
         "the device is read-only (blockdev --setrw ends that); open the store again then"
     } else {
-        "it was opened read-only"
+        "it was opened so; reopen it for writing"
     };
     Limits {
         data_ios: depth.max(1),
-        few_at_a_time: !DeviceFacts::has_arm(info.disk),
         pending: options.queue_limit.max(1),
         read_only: options.read_only.then_some(read_only),
         io_timeout: options.io_timeout,
         gc_rate: options.gc_rate,
         runs: info.commit == CommitMode::Runs,
-        force_from: options.force_from,
+        has_arm: DeviceFacts::has_arm(info.disk),
+        may_have_arm: info.disk.is_none() || DeviceFacts::has_arm(info.disk),
     }
 }
 
 /// Reads the store, and makes it fit for use.
 fn ready(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<Recovered, Error> {
     let mut recovered = recover(io, options.salvage)?;
+    let named = admit(io.device(), &mut recovered, options)?;
     if !options.read_only {
-        make_good(io, &mut recovered)?;
+        make_good(io, &mut recovered, named)?;
     }
     Ok(recovered)
+}
+
+/// Asks whether the image is the one that is meant, and names one without a name; true: it has to be
+/// written now. In an image without a seal of ours, it is with the first seal.
+fn admit(
+    device: &Device,
+    recovered: &mut Recovered,
+    options: &StoreOptions,
+) -> Result<bool, Error> {
+    let Some(admission) = &options.admission else {
+        return Ok(false);
+    };
+    let storage = &mut recovered.storage;
+    let image = ImageIdentity {
+        uuid: uuid::Uuid::from_bytes(storage.header.uuid),
+        name: storage.name.clone(),
+    };
+    admission(&image).map_err(|why| Error::WrongImage {
+        path: device.path.clone(),
+        why,
+    })?;
+    let unnamed = image.name.is_none() && label::is_name(&options.name);
+    if unnamed && !options.read_only {
+        storage.name = Some(options.name.clone());
+    }
+    Ok(unnamed && recovered.seal.is_some())
 }
 
 /// Closes a device that hangs when it has answered: the kernel has memory of it until then.
@@ -196,16 +225,18 @@ fn let_go(device: Device) {
 }
 
 /// Makes what was found the state that a power cut leaves, and damage good.
-fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered) -> Result<(), Error> {
+///
+/// `named`: the headers are to be written, because the image has got a name.
+fn make_good(io: &mut BlockingIo<'_>, recovered: &mut Recovered, named: bool) -> Result<(), Error> {
     io.flush()?;
     unsettled::flip_back(io, &recovered.data_flips)?;
     if mutant::is(Mutant::ClosesEarly) {
         recovered.storage.settle(io)?;
     }
-    if !recovered.unrecorded.is_empty() {
-        run::write_records(io, &mut recovered.storage, &recovered.unrecorded)?;
+    if !recovered.storage.unrecorded.is_empty() {
+        run::write_records(io, &mut recovered.storage)?;
     }
-    let mut damaged = !recovered.mended.is_empty();
+    let mut damaged = named || !recovered.mended.is_empty();
     let storage = &mut recovered.storage;
     if let Some(salvaged) = &mut recovered.salvaged {
         repair(io, storage, salvaged)?;
@@ -233,14 +264,16 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         block_size: block_size.get(),
         max_lump_bytes: max_payload(block_size),
         uuid: uuid::Uuid::from_bytes(recovered.storage.header.uuid),
+        image_name: recovered.storage.name.clone(),
         base_offset: geometry.base(),
         data_capacity: geometry.data_len().0,
         journal_capacity: geometry.ring_len().0,
         backend: device.backend.kind(),
         queue_policy: options.queue_policy,
         disk,
+        volatile: VolatileMedium::of_path(&device.path),
         durable_by: disk.unwrap_or_default().used(forces),
-        commit: options.commit.on(disk),
+        commit: options.commit,
         logical_block_size: device.alignment,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,

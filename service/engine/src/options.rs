@@ -9,6 +9,7 @@ use crate::facts::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
 use crate::lump::LumpId;
+use crate::medium::VolatileMedium;
 use crate::units::ByteOffset;
 
 /// Default pause from one pass of the scrubber to the next: a week.
@@ -24,15 +25,26 @@ const CHECKPOINT_RECORDS: u64 = 1_000_000;
 /// 1 MiB where one would do, and a third more processor time.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
-/// Default size of a put in a run that is forced. A shorter one has passed below the head before the
-/// drive has taken the next command, and a flush serves many of them.
-const FORCE_FROM: u64 = 64 * 1024;
+/// What an image says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageIdentity {
+    /// Instance UUID of the header.
+    pub uuid: uuid::Uuid,
+    /// Name of the store (FORMAT.md section 4.4).
+    pub name: Option<String>,
+}
+
+/// Decides whether an image is the one that is meant; an error's text says why not.
+pub type Admission = Arc<dyn Fn(&ImageIdentity) -> Result<(), String> + Send + Sync>;
 
 /// How to open a store.
 #[derive(Clone)]
 pub struct StoreOptions {
     /// Name of the store in metrics and messages.
     pub name: String,
+    /// Asked before anything is written; an image without a name then gets `name`. `None`: any image is
+    /// opened, and keeps the name it has.
+    pub admission: Option<Admission>,
     /// Receives a declaration of every disk I/O.
     pub io_sink: Option<Arc<dyn IoSink>>,
     /// Most data I/Os in flight at the disk, 1 to 4096. Where it has no arm, gets of more than 128
@@ -62,10 +74,6 @@ pub struct StoreOptions {
     /// Most bytes of a piece of a lump that is written while it comes in
     /// ([`Store::lump_buf_in_pieces`](crate::Store::lump_buf_in_pieces)); 0: lumps are written whole.
     pub piece_bytes: u64,
-    /// Fewest bytes on the disk of a put in a [run](CommitMode::Runs) that is written past the
-    /// device's cache (FUA) and needs no flush, where the device takes such writes; `u64::MAX`: all
-    /// are flushed.
-    pub force_from: u64,
     /// Which I/O backend to use.
     pub io_backend: IoBackendChoice,
     /// An I/O in flight for longer than this hangs, and the store is out of service until it has
@@ -101,6 +109,7 @@ impl StoreOptions {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            admission: None,
             io_sink: None,
             queue_depth: 32,
             queue_limit: 1024,
@@ -111,7 +120,6 @@ impl StoreOptions {
             buffer_budget: 1 << 30,
             get_budget: u64::MAX,
             piece_bytes: PIECE_BYTES,
-            force_from: FORCE_FROM,
             io_backend: IoBackendChoice::Auto,
             io_timeout: IO_TIMEOUT,
             commit: CommitMode::default(),
@@ -125,48 +133,29 @@ impl StoreOptions {
     }
 }
 
-/// How a put becomes durable (FORMAT.md sections 8.1 and 8.2). A store may be opened with any,
+/// How a put becomes durable (FORMAT.md section 8.2). A store may be opened with any,
 /// whatever it was opened with before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitMode {
-    /// In runs on a device that says it has an arm, else checked. A store tells which
-    /// ([`StoreInfo::commit`](crate::StoreInfo::commit)).
+    /// The data of puts that follow one another, in one stretch of the disk, and one flush, or none
+    /// where the device writes past its cache (FUA); the records follow many at a time. After a power
+    /// cut opening reads what of that stretch has no records, 32 MiB at most. A put that fits in no
+    /// such stretch is committed as ordered.
     #[default]
-    Auto,
-    /// The data and a flush, then the record and a flush: a record never points to data that may
-    /// not be there.
-    Ordered,
-    /// Data and record, then one flush for both. After a power cut opening reads the data of the
-    /// last batch, and drops the batch if some of it is missing: nobody was told that it is durable.
-    Checked,
-    /// The data of puts that follow one another, in one stretch of the disk, and one flush; the
-    /// records follow many at a time, so that an arm need not go to the journal for each. After a
-    /// power cut opening reads what of that stretch has no records, 32 MiB at most.
     Runs,
+    /// The data and a flush, then the record and a flush: a record never points to data that may
+    /// not be there, so CannyLS can open the store after a power cut, too.
+    Ordered,
 }
 
 impl CommitMode {
-    /// The mode that is meant on this device; never [`CommitMode::Auto`].
-    #[must_use]
-    pub(crate) fn on(self, device: Option<DeviceFacts>) -> Self {
-        match self {
-            Self::Auto if DeviceFacts::has_arm(device) => Self::Runs,
-            Self::Auto => Self::Checked,
-            chosen => chosen,
-        }
-    }
-
-    /// Longest lump that goes into the journal by itself, in bytes.
-    ///
-    /// Ordered, that saves a flush. Checked, data and record are one flush anyway, and a record of
-    /// more than a sector costs the journal two; what is shorter shares its writes. In runs the data
-    /// is all that a put writes.
+    /// Longest lump that goes into the journal by itself, in bytes. Ordered, that saves a flush; in
+    /// runs it saves a block, and what is longer than a sector would cost the journal two.
     #[must_use]
     pub const fn max_small(self) -> u64 {
         match self {
             Self::Ordered => 16 * 1024,
-            Self::Checked => 1024,
-            Self::Auto | Self::Runs => 0,
+            Self::Runs => 1024,
         }
     }
 
@@ -174,17 +163,14 @@ impl CommitMode {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Auto => "auto",
-            Self::Ordered => "ordered",
-            Self::Checked => "checked",
             Self::Runs => "runs",
+            Self::Ordered => "ordered",
         }
     }
 }
 
-/// The last batch of a journal whose last change was not followed by a close or a moment of rest:
-/// its puts were compared with their data (FORMAT.md section 8.1). Or the puts of a run that had no
-/// records yet (8.2).
+/// The puts of a run that had no records yet (FORMAT.md section 8.2). Or the last batch of a journal
+/// that a version before 0.3 left unsettled: its puts were compared with their data (8.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsettledTail {
     /// Ring position where the batch begins; of a run: where the journal ends.
@@ -384,6 +370,8 @@ pub struct StoreInfo {
     pub max_lump_bytes: u64,
     /// Instance UUID of the header.
     pub uuid: uuid::Uuid,
+    /// Name that the image has.
+    pub image_name: Option<String>,
     /// First byte of the image in the device or file.
     pub base_offset: ByteOffset,
     /// Bytes of the data region.
@@ -396,6 +384,8 @@ pub struct StoreInfo {
     pub queue_policy: QueuePolicy,
     /// The kernel's description of the disk below; `None`: a file, or the kernel does not say.
     pub disk: Option<DeviceFacts>,
+    /// The medium, if it loses the store; `None`: it does not, or nothing is known of it.
+    pub volatile: Option<VolatileMedium>,
     /// How a put becomes durable there, in words.
     pub durable_by: &'static str,
     /// The order of its writes and flushes.

@@ -7,7 +7,6 @@
 pub(crate) mod pieces;
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
 use crate::crc32c;
 use crate::error::Error;
 use crate::format::proof;
-use crate::format::run::{LINK_LEN, has_room_for_link};
+use crate::format::run::has_room_for_link;
 use crate::format::sums::PayloadSums;
 use crate::format::trailer::{LumpShape, max_payload, overhead_len};
 use crate::format::verify::Judged;
@@ -28,9 +27,9 @@ use pieces::{Begun, Pieces};
 /// When to ask for memory again, where nothing more is known.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
-/// Bytes of the largest lump that is checked after a power cut or put in a run. One that is larger has its data
-/// flushed first: a flush costs it little, and opening need not read it.
-pub(crate) const CHECKED_LIMIT: u64 = 16 * 1024 * 1024;
+/// Bytes of the largest lump that is put in a run. One that is larger is committed as ordered: two
+/// flushes cost it little, and opening need not read it.
+pub(crate) const RUN_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// A buffer for one lump that is about to be put, with room for its padding and trailer. Or, of a
 /// lump that is [written while it comes in](crate::Store::lump_buf_in_pieces), for the piece that is
@@ -224,39 +223,31 @@ impl LumpBuf {
         self.piece_times().map_or(0, |(_, waited_ns)| waited_ns)
     }
 
-    /// True: a put of it can be [checked](crate::CommitMode::Checked) after a power cut.
-    pub(crate) fn can_be_checked(&self) -> bool {
-        self.shape.has_room_for_nonce() && self.shape.total_len() <= CHECKED_LIMIT
-    }
-
     /// True: it can be put in a [run](crate::CommitMode::Runs).
     pub(crate) fn can_be_linked(&self) -> bool {
         let overhead = overhead_len(self.shape.payload_len());
-        self.pieces.is_none()
-            && has_room_for_link(self.shape.tail_len(), overhead)
-            && self.shape.total_len() <= CHECKED_LIMIT
+        has_room_for_link(self.shape.tail_len(), overhead) && self.shape.total_len() <= RUN_LIMIT
     }
 
-    /// Where its link goes, and the samples that stand in it.
-    pub(crate) fn link_slot(&self) -> Result<LinkSlot, Error> {
-        let samples = proof::samples(0, self.payload()?);
+    /// Where its link goes, when the samples of its payload have this sum.
+    fn link_slot(&self, samples: u64) -> LinkSlot {
         let overhead = overhead_len(self.shape.payload_len());
-        let at = self.shape.total_len() - overhead - LINK_LEN as u64;
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        Ok(LinkSlot {
-            at,
+        let end = self.shape.total_len() - overhead;
+        let in_buf = |at: u64| usize::try_from(at - self.start as u64).unwrap_or(usize::MAX);
+        LinkSlot {
+            padding: in_buf(self.shape.payload_len())..in_buf(end),
             samples,
             linked: false,
             forced: false,
-        })
+        }
     }
 
-    /// Adds padding and trailer: the bytes of the whole portion.
+    /// Adds padding and trailer: the bytes of the whole portion. `linked`: it may go into a run.
     pub(crate) fn seal(
         mut self,
         id: LumpId,
         generation: u64,
-        nonce: Option<u64>,
+        linked: bool,
     ) -> Result<SealedLump, Error> {
         let first = self.start as u64 / SECTOR_LEN;
         let last = proof::samples(first, self.payload()?);
@@ -264,17 +255,14 @@ impl LumpBuf {
             Some(pieces) => pieces.end()?,
             None => (0, None),
         };
-        let samples = before.wrapping_add(last);
-        let token = nonce.map(|nonce| proof::token(nonce, samples));
-        let token = token.and_then(NonZeroU64::new);
-        let marks = (generation, nonce);
+        let slot = linked.then(|| self.link_slot(before.wrapping_add(last)));
         let tail = &mut self.buf[self.len - self.start..];
-        self.shape.write_tail(id, marks, self.sums, tail);
+        self.shape.write_tail(id, generation, self.sums, tail);
         Ok(SealedLump {
             buf: self.buf,
             start: self.start as u64,
             begun,
-            token,
+            slot,
             blocks: self.shape.blocks(),
             len: self.len as u64,
         })
@@ -302,10 +290,10 @@ fn exhausted(why: Exhausted) -> Error {
 }
 
 /// Room for a link in the padding of a lump that can be put in a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LinkSlot {
-    /// First byte in the portion.
-    pub(crate) at: usize,
+    /// The bytes of the buffer between payload and chunk table, at whose end the link stands.
+    pub(crate) padding: Range<usize>,
     /// Sum of the samples of the payload.
     pub(crate) samples: u64,
     /// True: the put was placed in a run that the journal names.
@@ -322,8 +310,8 @@ pub(crate) struct SealedLump {
     pub(crate) start: u64,
     /// Where they were; `None`: nothing was written yet.
     pub(crate) begun: Option<Arc<Begun>>,
-    /// Proves that all of it was written; `None`: nothing does.
-    pub(crate) token: Option<NonZeroU64>,
+    /// Room for a link; `None`: it is not for a run.
+    pub(crate) slot: Option<LinkSlot>,
     pub(crate) blocks: BlockCount,
     /// Bytes of the payload.
     pub(crate) len: u64,

@@ -216,6 +216,8 @@ pub struct HeadOutcome {
     pub length: u64,
     /// Where the lump lives.
     pub placement: Placement,
+    /// CRC-32C of its bytes, as it is stored with them; `None`: it was not asked for, or none is.
+    pub crc32c: Option<u32>,
 }
 
 /// Result of a list.
@@ -234,4 +236,7 @@ pub struct UsageOutcome {
     pub lumps: u64,
     /// Bytes of disk they take: whole blocks in the data region, exact when embedded.
     pub stored_bytes: u64,
+    /// Rises by one with each lump that is put or removed in the whole store. It begins anywhere when
+    /// the store is opened: two equal numbers say that nothing was changed in between.
+    pub changes: u64,
 }

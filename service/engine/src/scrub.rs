@@ -24,7 +24,7 @@ pub struct ScrubPass {
 /// Work and findings of the scrubber since the store was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScrubStatus {
-    /// True: it is at work, or waits for its budget.
+    /// True: a pass is under way, or was asked for.
     pub running: bool,
     /// Its budget in bytes a second.
     pub rate: u64,

@@ -1,6 +1,7 @@
 //! Signatures on a device or file that may be in use.
 
 pub(crate) mod blkid;
+pub(crate) mod samples;
 
 use std::fmt;
 
@@ -23,6 +24,8 @@ pub enum SignatureKind {
     Store,
     /// Several signatures that exclude each other.
     Ambiguous,
+    /// Bytes without a signature.
+    Data,
 }
 
 impl fmt::Display for SignatureKind {
@@ -35,6 +38,7 @@ impl fmt::Display for SignatureKind {
             Self::PartitionTable => "partition table",
             Self::Store => "lump store",
             Self::Ambiguous => "contradictory signatures",
+            Self::Data => "data",
         })
     }
 }
@@ -54,6 +58,9 @@ pub struct Signature {
 
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (SignatureKind::Data, Some(offset)) = (self.class, self.offset) {
+            return write!(f, "{} at byte {offset}", self.kind);
+        }
         write!(f, "{} {}", self.kind, self.class)?;
         match self.offset {
             Some(offset) => write!(f, " (signature at byte {offset})"),

@@ -14,7 +14,6 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::buffer::BufferPool;
-use crate::clock;
 use crate::error::Error;
 use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::health::Health;
@@ -255,11 +254,8 @@ impl Store {
         if buf.has_pieces() {
             self.inner.shared.counters.puts_passed.add(1);
         }
-        let checked = self.inner.info.commit == CommitMode::Checked && buf.can_be_checked();
-        let nonce = checked.then(clock::random_u64);
         let linked = self.inner.info.commit == CommitMode::Runs && buf.can_be_linked();
-        let slot = linked.then(|| buf.link_slot()).transpose()?;
-        Ok(DataLump::new(id, buf.seal(id, generation, nonce)?, slot))
+        Ok(DataLump::new(id, buf.seal(id, generation, linked)?))
     }
 
     /// Fixed properties of this store.

@@ -1,4 +1,4 @@
-//! `lumpscope bench commands`: the commands that a workload comes to, as text.
+//! `lumpscope bench run --print`: the commands that a workload comes to, as text.
 //!
 //! ```text
 //! # commands 50000 least_required_bytes 28835840000
@@ -20,12 +20,12 @@ use std::process::ExitCode;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::failure::cannot_do;
+use crate::experiment;
 use crate::human;
 use crate::stats::Kind;
-use crate::workload::{Command, CommandStream, WorkloadArgs};
+use crate::workload::{Command, CommandStream};
 
-/// With `--excerpt`: so many commands from the first on.
+/// Of an excerpt: so many commands from the first on.
 const FIRST: usize = 40;
 /// Then every so-many-th, counted from 1.
 const STEP: usize = 997;
@@ -34,53 +34,38 @@ const MOST_STEPS: usize = 60;
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 16;
 
-/// Print the commands of a workload without running them.
-#[derive(Debug, Clone, clap::Args)]
-#[command(
-    after_help = "Each line is KIND ID SIZE, or delete_range FIRST END, with ids as 32 hexadecimal digits. The first \
-                  line counts the commands and the bytes that the original benchmark asks for, the second is the \
-                  SHA-256 of all lines of commands, whatever is printed of them."
-)]
-pub struct CommandsArgs {
-    #[command(flatten)]
-    #[expect(
-        missing_docs,
-        reason = "its fields are the flags, and say what they are"
-    )]
-    pub workload: WorkloadArgs,
-    /// Print only the first N commands
-    #[arg(long, value_name = "N", conflicts_with_all = ["summary", "excerpt"])]
-    pub limit: Option<usize>,
-    /// Print how many commands of each kind and size there are, and no command
-    #[arg(long, conflicts_with = "excerpt")]
-    pub summary: bool,
-    /// Print the first 40 commands, then every 997th, at most 60 of these
-    #[arg(long)]
-    pub excerpt: bool,
+/// What is printed of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Printed {
+    /// All commands
+    Commands,
+    /// The first 40 commands, then every 997th, at most 60 of these
+    Excerpt,
+    /// How many commands of each kind and size there are
+    Summary,
 }
 
 /// Prints to standard output. A reader that has seen enough and closes the pipe is no error.
 ///
 /// # Errors
-/// There is no such workload, or its commands cannot be written.
-pub fn run(args: &CommandsArgs) -> anyhow::Result<ExitCode> {
-    let stream = args.workload.stream()?;
+/// The commands cannot be written.
+pub fn print(what: (Printed, Option<usize>), stream: &CommandStream) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-    let written = write(args, &stream, &mut out).and_then(|()| out.flush());
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other.map_err(cannot_do("write the commands"))?,
-    }
+    experiment::write_to(&mut out, |out| write(what, stream, out))?;
     // What could not be written would be tried again, in vain.
     let (_, _) = out.into_parts();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what was asked for.
+/// Writes what was asked for; of all commands, at most so many.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(args: &CommandsArgs, stream: &CommandStream, out: &mut impl Write) -> io::Result<()> {
+pub fn write(
+    (what, limit): (Printed, Option<usize>),
+    stream: &CommandStream,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let commands = &stream.commands;
     writeln!(
         out,
@@ -100,17 +85,16 @@ pub fn write(args: &CommandsArgs, stream: &CommandStream, out: &mut impl Write) 
             stream.peak_bytes
         )?;
     }
-    if args.summary {
-        return write_summary(stream, out);
+    match what {
+        Printed::Summary => write_summary(stream, out),
+        Printed::Excerpt => {
+            write_lines(commands.iter().take(FIRST), out)?;
+            writeln!(out, "# ...")?;
+            let steps = commands.iter().skip(STEP - 1).step_by(STEP);
+            write_lines(steps.take(MOST_STEPS), out)
+        }
+        Printed::Commands => write_lines(commands.iter().take(limit.unwrap_or(usize::MAX)), out),
     }
-    if args.excerpt {
-        write_lines(commands.iter().take(FIRST), out)?;
-        writeln!(out, "# ...")?;
-        let steps = commands.iter().skip(STEP - 1).step_by(STEP);
-        return write_lines(steps.take(MOST_STEPS), out);
-    }
-    let limit = args.limit.unwrap_or(usize::MAX);
-    write_lines(commands.iter().take(limit), out)
 }
 
 fn write_lines<'a>(
@@ -165,17 +149,10 @@ mod tests {
     use super::*;
     use crate::workload::Workload;
 
-    fn printed(text: &str, change: impl FnOnce(&mut CommandsArgs)) -> String {
-        let mut args = CommandsArgs {
-            workload: WorkloadArgs::new("", 1.0),
-            limit: None,
-            summary: false,
-            excerpt: false,
-        };
-        change(&mut args);
+    fn printed(text: &str, what: Printed, limit: Option<usize>) -> String {
         let stream = Workload::parse(text).unwrap().generate().unwrap();
         let mut out = Vec::new();
-        write(&args, &stream, &mut out).unwrap();
+        write((what, limit), &stream, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -183,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_form_of_a_stream() {
-        let all = printed(TEXT, |_| {});
+        let all = printed(TEXT, Printed::Commands, None);
         let lines: Vec<&str> = all.lines().collect();
         assert_eq!(lines[0], "# commands 7 least_required_bytes 3077");
         assert_eq!(
@@ -198,16 +175,20 @@ mod tests {
             "delete_range 00000000000000000000000000000002 00000000000000000000000000000003"
         );
         assert_eq!(lines[8], "get 00000000000000000000000000000004 5");
-        let two = printed(TEXT, |args| args.limit = Some(2));
+        let two = printed(TEXT, Printed::Commands, Some(2));
         assert_eq!(two.lines().count(), 4);
         assert!(all.starts_with(&two), "the head is the whole stream's");
-        let summary = printed(TEXT, |args| args.summary = true);
+        let summary = printed(TEXT, Printed::Summary, None);
         assert!(summary.contains("Put(1024): 3\nEmbed(5): 1\n"), "{summary}");
         assert!(
             summary.contains("at the end 2 lumps of 1.00 KiB"),
             "{summary}"
         );
-        let wrapped = printed("Command { New(1); OverWrite(3); Delete; New(1); }", |_| {});
+        let wrapped = printed(
+            "Command { New(1); OverWrite(3); Delete; New(1); }",
+            Printed::Commands,
+            None,
+        );
         let said =
             "# least_required_bytes has wrapped, as the original's does; at most 4 bytes are alive";
         assert_eq!(wrapped.lines().nth(2), Some(said));

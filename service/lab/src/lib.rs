@@ -29,6 +29,8 @@
 //!
 //! `compare` and `grpc` know the service only through `lumpscope.v1` and its command line.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use lumpscope_units::human;
 
 pub mod blocks;
@@ -43,7 +45,7 @@ mod studies;
 pub mod tracer;
 pub mod workload;
 
-pub use experiment::{JsonArgs, OutputArgs, report};
+pub use experiment::{JsonArgs, OutputArgs, StudyArgs, report};
 pub use failure::message;
 pub use process::tie_to_parent;
 pub use studies::{

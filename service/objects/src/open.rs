@@ -220,7 +220,7 @@ fn delete(store: &Store, ids: &[LumpId]) -> Result<u64, ObjectError> {
     for some in ids.chunks(Store::MAX_DELETE_IDS) {
         match store.delete_many(background(), some.to_vec(), Durability::Synced) {
             Ok(_) => {}
-            Err(Error::ReadOnly) => return Ok(0),
+            Err(Error::ReadOnly { .. }) => return Ok(0),
             Err(error) => return Err(error.into()),
         }
     }

@@ -12,6 +12,8 @@
 //! | [`loops`] | the kernel's loop devices |
 //! | [`trace`] | the block requests that a disk was asked for, from whichever recorder |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cache;
 pub mod device;
 pub mod disk;

@@ -112,6 +112,16 @@ pub(super) fn refused(refusal: &Refusal) -> S3Error {
         },
         Code::DeadlineExceeded => S3Error::with_message(S3ErrorCode::RequestTimeout, message),
         Code::NotFound => S3Error::with_message(S3ErrorCode::ServiceUnavailable, message),
+        _ if matches!(
+            refusal,
+            Refusal::Engine {
+                error: Error::ReadOnly { .. },
+                ..
+            }
+        ) =>
+        {
+            S3Error::with_message(S3ErrorCode::ServiceUnavailable, message)
+        }
         _ => {
             if let Some(not_logged) = FAILURES.allows() {
                 tracing::warn!(error = message, not_logged, "a request of S3 failed");

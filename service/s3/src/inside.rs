@@ -56,7 +56,8 @@ impl Inside {
 
     /// True: it may get a new bucket.
     pub(super) fn takes(&self) -> bool {
-        self.named.mode() == Mode::Serving && self.named.failed().is_empty()
+        let takes = self.named.mode() == Mode::Serving && self.named.failed().is_empty();
+        takes && !self.named.store.is_frozen()
     }
 }
 

@@ -167,6 +167,9 @@ async fn expire(endpoint: &Endpoint, age: Duration) {
 
 async fn expire_in(endpoint: &Endpoint, Inside { named, objects }: &Inside, age: Duration) {
     let store = &named.name;
+    if named.store.is_frozen() {
+        return;
+    }
     if !age.is_zero() {
         match objects.expire(Ctx::default(), age).await {
             Ok(0) => {}

@@ -15,14 +15,33 @@ use crate::{privileges, stores};
 /// Machine number of ELF files with BPF programs, `EM_BPF`.
 const ELF_MACHINE_BPF: u16 = 247;
 
-/// As [`ServeArgs::resolve`], and looks at everything that is named.
+/// As [`ServeArgs::resolve`], and looks at everything that is named. `wrong`: keys of flags and
+/// variables that were left out of the arguments, and why.
 ///
 /// # Errors
 /// Everything that keeps it from being served, each in one line.
-pub fn check(args: ServeArgs) -> Result<ServeConfig, Vec<String>> {
+pub fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<ServeConfig, Vec<String>> {
     let one_line = |error: ServerError| error.to_string().replace('\n', " ");
-    let mut config = args.read().map_err(|wrong| vec![one_line(wrong)])?;
-    let mut found: Vec<String> = config.check().into_iter().map(one_line).collect();
+    let (mut keys, mut found): (Vec<String>, Vec<String>) = wrong.into_iter().unzip();
+    let (mut config, wrong) = match args.read() {
+        Ok(read) => read,
+        Err(error) => {
+            found.push(one_line(error));
+            return Err(found);
+        }
+    };
+    for (key, error) in wrong {
+        keys.push(key);
+        found.push(one_line(error));
+    }
+    let mut checked = config.check();
+    checked.retain(|problem| {
+        !problem
+            .keys()
+            .iter()
+            .any(|key| keys.iter().any(|k| k == key))
+    });
+    found.extend(checked.into_iter().map(one_line));
     found.extend(problems(&config));
     match found.is_empty() {
         true => Ok(config),
@@ -34,8 +53,11 @@ pub fn check(args: ServeArgs) -> Result<ServeConfig, Vec<String>> {
 fn problems(config: &ServeConfig) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for spec in &config.stores {
-        if let Err(error) = detect_path(&spec.path) {
-            found.push(format!("store {:?}: {error}", spec.name));
+        let there = spec
+            .found()
+            .and_then(|spec| detect_path(&spec.path).map_err(|error| error.to_string()));
+        if let Err(why) = there {
+            found.push(format!("store {:?}: {why}", spec.name));
         }
     }
     let others = [
@@ -66,7 +88,8 @@ pub fn kinds(config: &ServeConfig) -> [ServeConfig; 3] {
     let mut tls = config.clone();
     let (tokens_file, s3_file) = (tls.tokens.take(), tls.s3_credentials.take());
     let mut none = tls.clone();
-    (none.tls_cert, none.tls_key, none.tls_client_ca) = (None, None, None);
+    (none.tls_cert, none.tls_key) = (None, None);
+    (none.tls_client_ca, none.tls_client_crl) = (None, None);
     let (mut tokens, mut s3) = (none.clone(), none);
     tokens.tokens = tokens_file;
     s3.s3_credentials = s3_file;

@@ -112,15 +112,16 @@ impl ServeConfig {
             cert: self.tls_cert.clone()?,
             key: self.tls_key.clone()?,
             client_ca: self.tls_client_ca.clone(),
+            client_crl: self.tls_client_crl.clone(),
         })
     }
 
     /// The files that are read again while they are in use.
     pub fn reloaded(&self) -> impl Iterator<Item = &PathBuf> {
-        let tls = [&self.tls_cert, &self.tls_key, &self.tls_client_ca];
-        tls.into_iter()
-            .chain([&self.tokens, &self.s3_credentials])
-            .flatten()
+        let tls = [&self.tls_cert, &self.tls_key];
+        let clients = [&self.tls_client_ca, &self.tls_client_crl];
+        let logins = [&self.tokens, &self.s3_credentials];
+        tls.into_iter().chain(clients).chain(logins).flatten()
     }
 
     /// Completed block requests that are handed out as events, from the start on.
@@ -158,6 +159,18 @@ impl ServeConfig {
             path: spec.path.clone(),
             guard: self.guard_of(&spec.name),
         }
+    }
+
+    /// The same with the paths of the stores that are named by UUIDs. One that is not found has none:
+    /// opening it says why.
+    #[must_use]
+    pub fn with_places(mut self) -> Self {
+        for spec in &mut self.stores {
+            if let Ok(found) = spec.found() {
+                *spec = found;
+            }
+        }
+        self
     }
 
     /// True: S3 serves the store with this name.
@@ -198,6 +211,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// CA certificates for clients; `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
+    /// Revocation lists of these; `None`: no certificate is revoked.
+    pub client_crl: Option<PathBuf>,
 }
 
 #[cfg(test)]
@@ -361,11 +376,11 @@ mod tests {
             ),
             (
                 "store = [\"a=/x\"]\nput-memory = \"800M\"",
-                ["put-memory", "three quarters of buffer-budget"],
+                ["put-memory", "3/4 of buffer-budget"],
             ),
             (
                 "store = [\"a=/x\"]\nput-memory = \"700M\"\nget-memory = \"325M\"",
-                ["get-memory", "put-memory leaves"],
+                ["get-memory", "buffer-budget less put-memory"],
             ),
             (
                 "store = [\"a=/x\"]\nqueue-policy = \"learned\"",

@@ -10,9 +10,6 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ServerError {
-    /// The configuration file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    ConfigRead { path: PathBuf, source: io::Error },
     /// The configuration file cannot be understood.
     #[error("{}, line {line}: {why}", path.display())]
     ConfigParse {
@@ -22,12 +19,13 @@ pub enum ServerError {
         why: String,
     },
     /// A value that makes no sense.
-    #[error("{key} = {value} does not work: it must be {want}")]
+    #[error("{key}: {value} is {why}")]
     BadValue {
         key: &'static str,
         /// The value as given.
         value: String,
-        want: String,
+        /// What is wrong with it, and what is accepted.
+        why: String,
     },
     /// There is nothing to serve.
     #[error("no store is given: add --store NAME=PATH, or `store = [\"NAME=PATH\"]` to the file")]
@@ -58,9 +56,29 @@ pub enum ServerError {
         key: &'static str,
         address: SocketAddr,
     },
-    /// A file of certificates or tokens cannot be used.
+    /// A token that others could read on its way.
+    #[error(
+        "{key}: {url} is another machine, to which the token of {variable} would travel unencrypted: \
+         use https://, a collector on this machine, or leave the variable out"
+    )]
+    TokenInClear {
+        key: &'static str,
+        /// Where it would go.
+        url: String,
+        variable: &'static str,
+    },
+    /// A file of settings, certificates or tokens cannot be used.
     #[error("{}: {why}", path.display())]
     DoorFile { path: PathBuf, why: String },
+    /// Files of the door that a reload has not taken.
+    #[error(
+        "{}; what these files said before stays in force, all others are reloaded",
+        wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    NotReloaded {
+        /// What is wrong with each.
+        wrong: Vec<Self>,
+    },
     /// The UNIX socket cannot be listened on.
     #[error("cannot listen on the UNIX socket {}: {why}", path.display())]
     UnixSocket { path: PathBuf, why: String },
@@ -85,6 +103,9 @@ pub enum ServerError {
         #[source]
         source: Box<lumpscope_engine::Error>,
     },
+    /// No device has the image of a store, or several have.
+    #[error("cannot open store {name:?}: {why}")]
+    FindStore { name: String, why: String },
     /// A store could not be closed in order.
     #[error("store {name:?} did not close in order: {source}; check its device")]
     CloseStore {
@@ -126,6 +147,26 @@ pub enum ServerError {
     /// Privileges could not be given up.
     #[error(transparent)]
     Privileges(#[from] crate::privileges::PrivilegeError),
+}
+
+impl ServerError {
+    /// The settings without which this says nothing.
+    pub(crate) fn keys(&self) -> &[&'static str] {
+        match self {
+            Self::BadValue { key, .. } if *key == "s3-store" => &["s3-store", "store"],
+            Self::BadValue { key, .. } => std::slice::from_ref(key),
+            Self::NoStores => &["store"],
+            Self::TlsIncomplete { missing } => std::slice::from_ref(missing),
+            Self::RemoteRefused { .. } => &[
+                "tls-cert",
+                "tls-key",
+                "tls-client-ca",
+                "tokens",
+                "allow-remote",
+            ],
+            _ => &[],
+        }
+    }
 }
 
 /// Remedy when the system refused.

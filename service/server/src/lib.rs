@@ -17,6 +17,7 @@ pub mod config;
 mod connection_memory;
 pub mod door;
 pub mod error;
+mod files;
 pub mod grpc;
 mod heap;
 pub mod http;

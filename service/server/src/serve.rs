@@ -1,6 +1,8 @@
 //! `lumpscope serve`: opens the stores, serves until told to stop, closes them in order.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use lumpscope_observer::{FlightOptions, ObjectSource, Observer, ObserverOptions,
 use lumpscope_units::{Size, nanoseconds};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::config::{FLIGHT_AUTO, ServeConfig};
 use crate::door::{Door, Reloader};
@@ -16,13 +18,15 @@ use crate::error::ServerError;
 use crate::grpc::Health;
 use crate::listen::{self, Sockets};
 pub use crate::listen::{S3Parts, ServeS3};
+use crate::memory_sum;
 use crate::observed::Watches;
+use crate::privileges;
 use crate::request::Bodies;
 use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
-use crate::telemetry::otlp::{Servers, Tracing};
+use crate::telemetry::otlp::{self, Servers, Tracing};
 
 /// A service that runs.
 pub struct Service {
@@ -72,13 +76,10 @@ impl Service {
         let door = Door::new(&config)?;
         let sockets = Sockets::bind(&config).await?;
         let (grpc, metrics, s3) = (sockets.grpc, sockets.metrics, sockets.s3_address);
+        let collector = otlp::collector(config.otlp_endpoint.as_deref())?;
         let (observer, stores) = open(config.clone(), opened).await?;
-        let tracing = Tracing::start(
-            config.otlp_endpoint.as_deref(),
-            config.sampling(),
-            Servers::new(grpc, s3),
-            &observer,
-        )?;
+        let (sampling, servers) = (config.sampling(), Servers::new(grpc, s3));
+        let tracing = Tracing::start(collector, sampling, servers, &observer);
         let sources = Sources {
             tracing: tracing.clone(),
             stores: stores.clone(),
@@ -96,7 +97,12 @@ impl Service {
         let health_task = tokio::spawn(health.clone().watch());
         let scrub_task = tokio::spawn(crate::scrub::watch(stores.clone()));
         let heap_task = tokio::spawn(crate::heap::watch());
-        let memory = Size(crate::memory_sum(&config));
+        let memory = Size(memory_sum(&config));
+        let open = stores.all();
+        let indexes = open
+            .iter()
+            .map(|named| named.store.stats().index_memory_bytes);
+        memory_sum::warn_of_limit(memory.0, indexes.sum());
         info!(%grpc, %metrics, stores = stores.names(), %memory, "serving");
         Ok(Self {
             grpc,
@@ -184,12 +190,49 @@ impl Service {
     }
 }
 
+/// Makes a folder that the settings name, for the user who is going to serve, unless it is there.
+fn make_folder(dir: &Path, user: Option<(u32, u32)>) -> std::io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(dir)?;
+    match user {
+        Some((user, group)) => chown(dir, Some(user), Some(group)),
+        None => Ok(()),
+    }
+}
+
+/// The folder of pinned maps, if the user who serves can unpin them at the end.
+fn pins(config: &ServeConfig, user: Option<(u32, u32)>) -> Option<PathBuf> {
+    let dir = config.pin_maps.as_ref().filter(|_| !config.no_probes)?;
+    if let Err(error) = make_folder(dir, user) {
+        warn!(pin_maps = %dir.display(), %error, "cannot make the folder: no maps are pinned");
+        return None;
+    }
+    let serves = user.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
+    let owner = std::fs::metadata(dir).map_or(serves, |meta| meta.uid());
+    if owner != serves && !config.keep_privileges {
+        warn!(
+            pin_maps = %dir.display(),
+            owner,
+            serves,
+            "no maps are pinned: the user who serves could not unpin them at the end; give the folder \
+             to that user, or name one that is not there"
+        );
+        return None;
+    }
+    Some(dir.clone())
+}
+
 /// The flight recorder, whose folder is made if it is missing.
-fn flight(config: &ServeConfig) -> Result<Option<FlightOptions>, ServerError> {
+fn flight(
+    config: &ServeConfig,
+    user: Option<(u32, u32)>,
+) -> Result<Option<FlightOptions>, ServerError> {
     let Some(dir) = config.flight_recorder.clone() else {
         return Ok(None);
     };
-    std::fs::create_dir_all(&dir).map_err(|error| {
+    make_folder(&dir, user).map_err(|error| {
         let why = format!("flight-recorder = {}: {error}", dir.display());
         ServerError::Argument(why)
     })?;
@@ -206,22 +249,25 @@ async fn open(
     config: ServeConfig,
     opened: impl FnOnce(&ServeConfig, &Observer) -> Result<(), ServerError> + Send + 'static,
 ) -> Result<(Observer, Stores), ServerError> {
-    let watched = |spec| config.watched(spec);
-    let options = ObserverOptions {
-        stores: config.stores.iter().map(watched).collect(),
-        object: config
-            .probe_object
-            .clone()
-            .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
-        enabled: !config.no_probes,
-        tuning: Tuning {
-            pin_maps: config.pin_maps.clone(),
-            program_statistics: config.program_statistics,
-            flight: flight(&config)?,
-            ..Tuning::default()
-        },
-    };
+    let user = config.user.as_deref().map(privileges::ids_of).transpose()?;
+    let flight = flight(&config, user)?;
     let opening = tokio::task::spawn_blocking(move || {
+        let config = config.with_places();
+        let watched = |spec| config.watched(spec);
+        let options = ObserverOptions {
+            stores: config.stores.iter().map(watched).collect(),
+            object: config
+                .probe_object
+                .clone()
+                .map_or(ObjectSource::Prebuilt, ObjectSource::Path),
+            enabled: !config.no_probes,
+            tuning: Tuning {
+                pin_maps: pins(&config, user),
+                program_statistics: config.program_statistics,
+                flight,
+                ..Tuning::default()
+            },
+        };
         let observer = Observer::start(options);
         set_events(&config, &observer);
         let stores = Stores::open(&config, &observer);
@@ -257,6 +303,6 @@ fn set_events(config: &ServeConfig, observer: &Observer) {
         && policy != observer.events()
         && let Err(why) = observer.set_events(policy)
     {
-        tracing::warn!(why, "the event policy is not in force");
+        warn!(why, "the event policy is not in force");
     }
 }

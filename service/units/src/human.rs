@@ -106,6 +106,13 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// `1 lump`, `1,234 lumps`: a number and what it counts.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", count(number))
+}
+
 /// [`count`] of a length or another `usize`.
 #[must_use]
 pub fn count_of(number: usize) -> String {
@@ -202,6 +209,9 @@ mod tests {
         assert_eq!(share(5, 5), "100 %");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
+        assert_eq!(counted(0, "lump"), "0 lumps");
+        assert_eq!(counted(1, "block request"), "1 block request");
+        assert_eq!(counted(1234, "lump"), "1,234 lumps");
     }
 
     #[test]

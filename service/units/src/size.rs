@@ -11,7 +11,7 @@ pub struct Size(pub u64);
 
 /// The text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no size: write a whole number of bytes, or one with K, M, G or T, as 64M")]
+#[error("invalid size {text:?}: use bytes or a suffix K, M, G, T (e.g. 64M)")]
 pub struct SizeError {
     text: String,
 }
@@ -27,7 +27,7 @@ pub fn size_within(
             return Ok(bytes);
         }
         let (min, max) = (Size(min), Size(max));
-        Err(format!("{text:?} is not from {min} to {max} bytes"))
+        Err(format!("{text:?} is out of range ({min} to {max})"))
     }
 }
 

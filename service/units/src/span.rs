@@ -12,7 +12,7 @@ pub struct Span(pub Duration);
 
 /// The text is no length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no length of time: write a whole number with ns, us, ms, s, m or h, as 5ms")]
+#[error("invalid time {text:?}: use a whole number with ns, us, ms, s, m or h (e.g. 5ms)")]
 pub struct SpanError {
     text: String,
 }

@@ -24,6 +24,7 @@ export default async function states(browser, url) {
   const load = panel(page, 'load', 'plain');
   await drawn(load);
   await page.locator('#window input[value="3600"]').locator('..').click();
+  await until('where the data begins', async () => /^Data since [\d:]+ \(service start\)\./.test(await page.locator('#begin').innerText()));
   await until('requests of before', async () => Number(await load.getAttribute('data-marks')) > 0);
   await page.locator('#load .as-table').click();
   await until('a table of them', async () => (await load.locator('tbody tr').count()) > 0);

@@ -110,6 +110,19 @@ fn alerts(rules: &str) -> Vec<(&str, &str)> {
     found
 }
 
+/// The query of an alert, as it stands in the file.
+fn expression(alert: &str) -> &str {
+    let (_, rest) = alert.split_once("expr: ").expect("a query");
+    let ends = ["\n        for: ", "\n        labels:"];
+    let end = ends.iter().filter_map(|end| rest.find(end)).min();
+    rest[..end.expect("what follows a query")].trim_start_matches(">-")
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
+
 #[test]
 fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let rules = text(ALERTS);
@@ -124,6 +137,15 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
             let found = text.split_once(&format!("\n## {part}\n"));
             let words = found.map_or(0, |(_, rest)| rest.trim_start().len());
             assert!(words > 40, "{page} does not say: {part}");
+        }
+        let query = one_line(expression(alert));
+        let block = format!("```promql\n{query}\n```\n");
+        assert!(
+            text.contains(&block),
+            "{page} should have the query:\n{block}"
+        );
+        for part in ["**Wake somebody**: ", "**Takes**: "] {
+            assert!(text.contains(part), "{page} does not say: {part}");
         }
         pages.insert(format!("{name}.md"));
     }

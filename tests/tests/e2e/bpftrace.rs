@@ -64,6 +64,30 @@ fn every_script_says_what_it_cannot_see_and_has_an_example() {
 }
 
 #[test]
+fn a_script_without_arguments_prints_its_usage() {
+    let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
+        return;
+    };
+    for name in scripts() {
+        let head = read(&name);
+        let usage = head.split("USAGE: ").nth(1).expect("a usage");
+        let usage = usage.lines().next().expect("a line");
+        // Without BINARY bpftrace refuses the script, and without disks block-count counts all.
+        if !usage.contains(" SECONDS") || usage.contains("BINARY") {
+            continue;
+        }
+        let ran = Command::new("bpftrace").arg(folder().join(&name)).output();
+        let ran = ran.expect("bpftrace runs");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(
+            said.contains(&format!("USAGE: {usage}\n")),
+            "{name}: {said}"
+        );
+        assert!(!said.contains("ready"), "{name}: {said}");
+    }
+}
+
+#[test]
 fn the_documented_probes_are_those_of_the_binary() {
     let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
         return;
@@ -182,6 +206,7 @@ async fn every_script_prints_what_was_done() {
     };
     let mut bench = Bench::new().await;
     request_latency(&mut bench).await;
+    by_command(&bench);
     again_if_skipped(async || lump_trace(&mut bench).await).await;
     again_if_skipped(async || distances(&bench)).await;
     again_if_skipped(async || under_load(&mut bench).await).await;
@@ -236,6 +261,23 @@ async fn request_latency(bench: &mut Bench) {
         let sum: u64 = stages.map(|(_, ns)| ns).sum();
         let total = found[&format!("total_ns[{store}, {method}]")];
         assert_eq!(sum, total, "the stages of {method} on {store} add up");
+    }
+}
+
+/// The command fills in what a script asks for, and ends with its last line.
+fn by_command(bench: &Bench) {
+    for name in ["seek-heatmap", "request-latency"] {
+        let ran = Command::new(binary())
+            .env("LUMPSCOPE_SERVER", &bench.service.grpc)
+            .args(["bpftrace", name, "--store", "raw", "--seconds", "1s"])
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(
+            ran.status.success() && said.contains("\nready\n"),
+            "{ran:?}"
+        );
+        assert!(!said.ends_with("\n\n"), "{said}");
     }
 }
 

@@ -22,6 +22,28 @@ fn programs(pid: &str) -> BTreeSet<String> {
     ids.lines().map(str::to_owned).collect()
 }
 
+/// A bpffs of the test's own; unmounted when dropped.
+struct Bpffs(tempfile::TempDir);
+
+impl Bpffs {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a mount point");
+        let mount = Command::new("mount")
+            .args(["-t", "bpf", "bpf"])
+            .arg(dir.path())
+            .status();
+        assert!(mount.expect("mount runs").success());
+        Self(dir)
+    }
+}
+
+impl Drop for Bpffs {
+    fn drop(&mut self) {
+        // What stays mounted says so when its folder cannot be removed.
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
 /// Lines of every thread's status that say what it may do; workers of the kernel left out.
 fn threads(pid: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the service runs");
@@ -75,7 +97,12 @@ async fn requests_are_served_and_attributed_after_the_drop() {
         return;
     };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
-    let service = Service::start(&lab, &["--user", STRANGER]);
+    let bpffs = Bpffs::new();
+    let pins = bpffs.0.path().join("pins");
+    let pinned = || std::fs::read_dir(&pins).expect("a folder").count();
+    let folder = pins.to_str().expect("UTF-8");
+    let service = Service::start(&lab, &["--user", STRANGER, "--pin-maps", folder]);
+    assert_eq!(pinned(), 4, "the maps are pinned");
     let pid = service.pid();
     let attached = programs(&pid.to_string());
     assert!(
@@ -125,6 +152,11 @@ async fn requests_are_served_and_attributed_after_the_drop() {
     }
     nothing_is_held(pid);
     assert!(service.stop(), "the service ends well");
+    assert_eq!(
+        pinned(),
+        0,
+        "the maps are unpinned, in the folder of the user"
+    );
     let left: BTreeSet<String> = programs("*").intersection(&attached).cloned().collect();
     assert!(left.is_empty(), "the probes are still loaded: {left:?}");
 }

@@ -188,7 +188,7 @@ async fn told_apart(kind: StoreKind, backend: &str) {
     // store in a file knows of no arm.
     let least = if kind == StoreKind::Raw { 24 } else { 8 };
     says_that_it_has_an_arm(&store.device);
-    let mut args = vec!["--io-backend", backend, "--commit", "checked"];
+    let mut args = vec!["--io-backend", backend, "--commit", "runs"];
     args.extend(["--put-memory", "512M", "--get-memory", "512M"]);
     let service = Service::start(&lab, &args);
     let client = Client::connect(&service.grpc)

@@ -18,6 +18,7 @@ mod hot_stores;
 mod in_flight;
 mod kill9;
 mod lab;
+mod misplaced;
 mod observed;
 mod pages;
 mod platter;

@@ -223,7 +223,10 @@ async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
     let service = Service::start(&lab, &["--event-one-in", "2"]);
     let client = Client::connect(&service.grpc).await;
     let mut client = client.expect("the service is up");
-    let policy = |more: &[&str]| json(&service, &[&["admin", "events"], more].concat()).remove(0);
+    let policy = |more: &[&str]| {
+        let observer = json(&service, &[&["admin", "observer"], more].concat()).remove(0);
+        observer["events"].clone()
+    };
     assert_eq!(policy(&[])["one_in"], 2, "what the settings say");
     let set = policy(&["--one-in", "0", "--slower-than", "1h"]);
     assert_eq!(

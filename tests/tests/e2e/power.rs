@@ -341,10 +341,8 @@ async fn a_power_cut_at_any_moment_loses_nothing_acknowledged() {
     for raw in [true, false] {
         for (backend, commit) in [
             ("uring", "ordered"),
-            ("uring", "checked"),
             ("uring", "runs"),
             ("threads", "ordered"),
-            ("threads", "checked"),
             ("threads", "runs"),
         ] {
             let case = Case {

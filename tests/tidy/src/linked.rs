@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use crate::{root, text};
+use crate::{files, root, text};
 
 /// The program as it is shipped, and the service and its client alone.
 const BUILDS: [(&str, &[&str]); 2] = [
@@ -158,5 +158,41 @@ fn packages_come_from_crates_io_with_a_checksum() {
             assert!(value("checksum").is_some(), "{lock}: {package}");
         }
         assert!(foreign > 10, "{lock} has only {foreign} packages");
+    }
+}
+
+#[test]
+fn each_dependency_says_why_it_is_there() {
+    let text = text(Path::new("Cargo.toml"));
+    let (_, table) = text
+        .split_once("\n[workspace.dependencies]\n")
+        .expect("the table");
+    let lines = table.lines().take_while(|line| !line.starts_with('['));
+    let foreign: Vec<&str> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with("lumpscope"))
+        .collect();
+    assert!(foreign.len() > 50, "{foreign:#?}");
+    let mute = |line: &&&str| line.split_once(" # ").is_none_or(|(_, why)| why.len() < 4);
+    let mute: Vec<&&str> = foreign.iter().filter(mute).collect();
+    assert!(mute.is_empty(), "no reason: {mute:#?}");
+    for manifest in files(&["Cargo.toml"]) {
+        let own = [
+            "Cargo.toml",
+            "ebpf/probes/Cargo.toml",
+            "tests/cannyls-peer/Cargo.toml",
+        ];
+        if own.iter().any(|own| manifest == Path::new(own)) {
+            continue;
+        }
+        let text = crate::text(&manifest);
+        let sections = text.split("\n[").filter(|part| {
+            let head = part.lines().next().unwrap_or("");
+            head.ends_with("dependencies]")
+        });
+        for line in sections.flat_map(|part| part.lines().skip(1)) {
+            let of_table = line.contains("workspace = true") || line.contains(".workspace");
+            let of_table = of_table || line.is_empty() || line.starts_with('#');
+            assert!(of_table, "{}: not in the table: {line}", manifest.display());
+        }
     }
 }

@@ -23,6 +23,7 @@ fn idle(seen: Counters, kernel: DiskStat) -> Compared {
         flying: 0,
     };
     Compared {
+        layer: Layer::Requests,
         seen,
         kernel: Some(kernel),
         slack: DiskStat::default(),
@@ -251,14 +252,14 @@ fn every_lack_is_said() {
     assert!(!report.complete);
     assert_eq!(
         report.finding,
-        "incomplete: 3 requests and 4096 bytes seen, 5 and 8192 counted by the kernel; \
+        "incomplete: 3 requests and 4,096 bytes seen, 5 and 8,192 counted by the kernel; \
          the kernel skipped a probe 2 times"
     );
     let mut counters = seen(3, 4096);
     counters[stats::RING_LOST] = 1;
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
     assert!(
-        !report.complete && report.finding.contains("1 events did not fit"),
+        !report.complete && report.finding.contains("1 event did not fit"),
         "{report:?}"
     );
     let unread = Compared {
@@ -294,4 +295,61 @@ fn the_kernel_counts_a_sequence_of_flushes_when_it_has_ended() {
         let report = judged(kernel, three_before);
         assert_eq!((report.complete, report.seen_requests), (complete, 10));
     }
+}
+
+/// Counts of an idle disk without requests: bytes read, written, and discarded.
+fn bios(seen: [u64; 3], zeroed: u64, requests: u64, kernel: [u64; 3]) -> Compared {
+    let mut counters = [0; stats::COUNT];
+    let kinds = [op::READ, op::WRITE, op::DISCARD, op::OTHER];
+    for (kind, bytes) in kinds.into_iter().zip(seen.into_iter().chain([zeroed])) {
+        counters[stats::SEEN_BYTES + usize::from(kind)] = bytes;
+        counters[stats::SEEN_REQUESTS + usize::from(kind)] = bytes / 4096;
+    }
+    let stat = DiskStat {
+        by_kind: kernel,
+        ..stat(requests, kernel.iter().sum())
+    };
+    Compared {
+        layer: Layer::Bios,
+        ..idle(counters, stat)
+    }
+}
+
+#[test]
+fn a_driver_that_counts_bios_its_own_way_is_complete_by_bytes() {
+    // A device mapper splits, and counts the flush before data apart.
+    let split = at_rest(&bios([4096, 8192, 0], 0, 7, [4096, 8192, 0]));
+    assert!(split.complete, "{split:?}");
+    // zram does not count discards.
+    let zram = at_rest(&bios([4096, 8192, 1 << 20], 0, 3, [4096, 8192, 0]));
+    assert!(zram.complete, "{zram:?}");
+    assert_eq!(
+        zram.finding,
+        "complete: 259 requests seen, with as many bytes as the kernel counted; what the kernel does \
+         not count on this disk: discard (1,048,576 bytes)"
+    );
+    // Others count nothing.
+    let none = at_rest(&bios([4096, 8192, 0], 0, 0, [0; 3]));
+    assert!(
+        none.complete && none.finding.contains("read (4,096 bytes), write"),
+        "{none:?}"
+    );
+    // What writes zeroes is counted by some.
+    for written in [8192, 8192 + 65_536] {
+        let report = at_rest(&bios([0, 8192, 0], 65_536, 2, [0, written, 0]));
+        assert!(report.complete, "{report:?}");
+    }
+}
+
+#[test]
+fn a_bio_that_was_not_seen_is_missing_by_its_bytes() {
+    let lost = bios([4096, 8192, 0], 0, 4, [4096, 12_288, 0]);
+    assert_eq!(
+        (lost.difference(), lost.missing()),
+        (Difference::Missing, 8)
+    );
+    assert!(!at_rest(&lost).complete);
+    let ahead = bios([4096, 8192, 0], 0, 2, [4096, 4096, 0]);
+    assert_eq!(ahead.difference(), Difference::Ahead);
+    assert!(!at_rest(&ahead).complete);
 }

@@ -69,6 +69,7 @@ impl Correlator {
             event: *event,
             owner,
             shares,
+            uncertain: found.is_ambiguous(),
             stores,
         });
         self.bound_unsettled();

@@ -5,6 +5,8 @@
 //! holds for merged requests and for what kernel workers make; among several I/Os of one place the
 //! submission does. Where it names another I/O, that is counted as a conflict.
 
+use lumpscope_units::human::counted;
+
 use crate::event::{Class, Event, Submission};
 use crate::report::AuditReport;
 
@@ -50,13 +52,13 @@ impl CrossCheck {
         audit.ambiguous = self.ambiguous;
         if self.ambiguous > 0 {
             audit.finding += &format!(
-                "; of {} block requests the owner is not certain",
-                self.ambiguous
+                "; the owner of {} is not certain",
+                counted(self.ambiguous, "block request")
             );
         }
         if let Some(example) = &self.example {
-            let many = self.conflicts;
-            audit.finding += &format!("; place and submission disagree {many} times: {example}");
+            let many = counted(self.conflicts, "time");
+            audit.finding += &format!("; place and submission disagree {many}: {example}");
         }
     }
 }

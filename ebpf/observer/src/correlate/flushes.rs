@@ -6,6 +6,8 @@
 //! write is sent after it: so of the flushes that suit an asker the last is its own. A flush that FUA
 //! needs is the first after the write's data.
 //!
+//! A disk without requests is given the flush itself, by whoever asks: its only asker is itself.
+//!
 //! Askers of the service name its declared flushes. A kernel thread asks for anybody: what it asks
 //! for while a declared flush waits may be that one's, which is said to be uncertain.
 
@@ -83,13 +85,8 @@ impl Flushes {
         {
             self.forget(&gone.event);
         }
-        self.askers.push_back(Asker {
-            event: *event,
-            from_ns,
-            to_ns,
-            after,
-            ios,
-        });
+        let asker = Asker::new(event, (from_ns, to_ns), after, ios);
+        self.askers.push_back(asker);
     }
 
     /// A flush has completed; it waits for its askers.
@@ -138,10 +135,16 @@ impl Flushes {
 
     fn tell(&self, event: Event, joiner: &mut Joiner) -> Told {
         let (issue, last) = sent(&event);
-        let asked: SmallVec<[(&Asker, bool); 2]> = self.askers_of(&event).collect();
+        let itself = event
+            .queue_ns
+            .map(|_| Asker::new(&event, (issue, last), false, Ids::new()));
+        let asked: SmallVec<[(&Asker, bool); 2]> = match &itself {
+            Some(asker) => SmallVec::from_iter([(asker, true)]),
+            None => self.askers_of(&event).collect(),
+        };
         let by = |maker: Maker| asked.iter().filter(move |(a, _)| a.event.maker() == maker);
         let mut mine = Ids::new();
-        let forgotten = issue <= self.forgotten_ns;
+        let forgotten = itself.is_none() && issue <= self.forgotten_ns;
         let mut unsure = forgotten;
         for (asker, certain) in by(Maker::Own) {
             unsure |= !certain;
@@ -197,6 +200,16 @@ impl Flushes {
 }
 
 impl Asker {
+    fn new(event: &Event, (from_ns, to_ns): (u64, u64), after: bool, ios: Ids) -> Asker {
+        Asker {
+            event: *event,
+            from_ns,
+            to_ns,
+            after,
+            ios,
+        }
+    }
+
     fn suits(&self, flush: &Event) -> bool {
         let (issue, last) = sent(flush);
         let soon = !self.after || issue.saturating_sub(self.from_ns) < LINGER_NS;

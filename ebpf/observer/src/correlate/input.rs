@@ -25,6 +25,15 @@ pub enum Input {
         monotonic_ns: u64,
         /// Nanoseconds since 1970 at that moment.
         unix_ns: u64,
+        /// What began before this time may be missing; absent in old recordings.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_ns: Option<u64>,
+        /// The request that a file of the flight recorder was written for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<u64>,
+        /// Inputs that the flight recorder had no room for.
+        #[serde(default, skip_serializing_if = "is_none")]
+        left_out: u64,
     },
     /// There is a store more.
     Added {
@@ -85,6 +94,14 @@ pub enum Input {
     },
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
 /// An I/O that the service is about to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
@@ -123,6 +140,9 @@ pub struct Ended {
     pub end_ns: u64,
     /// False: it failed.
     pub ok: bool,
+    /// It asked the service about itself, or told it what to do: no lump was its object.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
     /// Stages as the service measured them: recv, sched, index, data, journal, reply.
     pub stages_ns: [u64; 6],
     /// Of its commit, which is no part of `journal` there: wait, write, flush. Old recordings have
@@ -155,6 +175,7 @@ impl From<RequestSummary> for Ended {
             begin_ns: s.begin_ns,
             end_ns: s.end_ns,
             ok: s.ok,
+            control: s.control,
             stages_ns: [
                 s.recv_ns,
                 s.sched_ns,

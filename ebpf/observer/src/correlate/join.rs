@@ -122,27 +122,27 @@ impl Joiner {
     }
 
     /// The I/Os that have not ended.
-    pub(super) fn under_way(&self) -> impl Iterator<Item = Declared> {
+    pub(super) fn under_way(&self) -> impl Iterator<Item = &Declared> {
         let ios = self.ios.values().filter(|io| io.end_ns.is_none());
-        ios.map(|io| io.declared.clone())
+        ios.map(|io| &io.declared)
     }
 
-    pub(super) fn finish(&mut self, store: usize, token: u64, end_ns: u64) {
-        if let Some(serial) = self.by_token.remove(&(store, token))
-            && let Some(io) = self.ios.get_mut(&serial)
-        {
-            io.end_ns = Some(end_ns);
-            if self.flushing.remove(&serial) {
-                self.flushes.insert((io.begin_ns, serial));
-                let took_ns = end_ns.saturating_sub(io.begin_ns);
-                self.longest_flush_ns = self.longest_flush_ns.max(took_ns);
-            }
-            self.ended.push_back((end_ns, serial));
-            // A time that is far off, as a recording may hold, must not keep the rest.
-            if self.ended.len() > 2 * MAX_IOS {
-                self.ended.pop_front();
-            }
+    /// The I/O, if it is known.
+    pub(super) fn finish(&mut self, store: usize, token: u64, end_ns: u64) -> Option<&Declared> {
+        let serial = self.by_token.remove(&(store, token))?;
+        let io = self.ios.get_mut(&serial)?;
+        io.end_ns = Some(end_ns);
+        if self.flushing.remove(&serial) {
+            self.flushes.insert((io.begin_ns, serial));
+            let took_ns = end_ns.saturating_sub(io.begin_ns);
+            self.longest_flush_ns = self.longest_flush_ns.max(took_ns);
         }
+        self.ended.push_back((end_ns, serial));
+        // A time that is far off, as a recording may hold, must not keep the rest.
+        if self.ended.len() > 2 * MAX_IOS {
+            self.ended.pop_front();
+        }
+        Some(&io.declared)
     }
 
     /// One that has ended was only waiting for what may come late: no loss.

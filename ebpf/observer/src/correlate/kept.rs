@@ -6,7 +6,8 @@ use crate::report::SlowRequest;
 
 use super::Ended;
 
-/// The slowest requests are chosen a store and span of this length...
+/// The slowest requests, and the slowest of those that failed, are chosen a store and span of this
+/// length...
 const SPAN_NS: u64 = 60_000_000_000;
 /// ...so many of each...
 const PER_SPAN: usize = 50;
@@ -28,8 +29,8 @@ const FOUND_LATER: &str = "the completion of block requests of it was found only
 /// Explained requests.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// By span and store, slowest first.
-    slow: BTreeMap<(u64, usize), Vec<One>>,
+    /// By span, store, and whether they failed; slowest first.
+    slow: BTreeMap<(u64, usize, bool), Vec<One>>,
     slow_blocks: usize,
     /// In the order in which they were counted.
     traced: VecDeque<One>,
@@ -55,7 +56,11 @@ impl One {
 impl Kept {
     /// True: it would be kept although it has no trace.
     pub(super) fn is_slow(&self, ended: &Ended) -> bool {
-        match self.slow.get(&(ended.end_ns / SPAN_NS, ended.store)) {
+        if ended.control {
+            return false;
+        }
+        let key = (ended.end_ns / SPAN_NS, ended.store, !ended.ok);
+        match self.slow.get(&key) {
             Some(all) if all.len() >= PER_SPAN => all
                 .last()
                 .is_some_and(|last| last.explained.total_ns < ended.total_ns()),
@@ -82,7 +87,7 @@ impl Kept {
         self.slow_blocks += one.weight();
         let all = self
             .slow
-            .entry((one.end_ns / SPAN_NS, one.store))
+            .entry((one.end_ns / SPAN_NS, one.store, !one.explained.ok))
             .or_default();
         let at = all.partition_point(|o| o.explained.total_ns >= one.explained.total_ns);
         all.insert(at, one);
@@ -140,19 +145,21 @@ impl Kept {
 
     /// How many slow ones of this store are kept.
     pub(super) fn slow_of(&self, store: usize) -> usize {
-        let of_store = self.slow.iter().filter(|((_, s), _)| *s == store);
+        let of_store = self.slow.iter().filter(|((_, s, _), _)| *s == store);
         of_store.map(|(_, all)| all.len()).sum()
     }
 
-    /// Slowest first, each with the index of its store.
+    /// Slowest first, each with the index of its store; `failed`: only those that failed.
     pub(super) fn slowest(
         &self,
-        store: Option<usize>,
+        (store, failed): (Option<usize>, bool),
         since_ns: u64,
         limit: usize,
     ) -> Vec<(usize, &SlowRequest)> {
-        let spans = self.slow.range((since_ns / SPAN_NS, 0)..);
-        let of_store = spans.filter(|((_, s), _)| store.is_none_or(|store| store == *s));
+        let spans = self.slow.range((since_ns / SPAN_NS, 0, false)..);
+        let of_store = spans.filter(|((_, s, has_failed), _)| {
+            store.is_none_or(|store| store == *s) && (*has_failed || !failed)
+        });
         let mut found: Vec<&One> = of_store.flat_map(|(_, all)| all).collect();
         found.retain(|one| one.end_ns >= since_ns);
         found.sort_by_key(|one| std::cmp::Reverse(one.explained.total_ns));
@@ -180,7 +187,7 @@ impl Kept {
 
     /// Forgets everything of a store.
     pub(super) fn forget(&mut self, store: usize) {
-        self.slow.retain(|(_, s), _| *s != store);
+        self.slow.retain(|(_, s, _), _| *s != store);
         self.traced.retain(|one| one.store != store);
         self.slow_blocks = self.slow.values().flatten().map(One::weight).sum();
         self.traced_blocks = self.traced.iter().map(One::weight).sum();
@@ -209,6 +216,7 @@ mod tests {
             ok: true,
             stages_ns: [0; 6],
             commit_ns: [0; 3],
+            control: false,
             waited_for: None,
             trace: traced.then_some(trace),
         }
@@ -218,6 +226,7 @@ mod tests {
         SlowRequest {
             request_id: ended.request,
             total_ns: ended.total_ns(),
+            ok: ended.ok,
             blocks: vec![BlockIo::default(); blocks],
             ..SlowRequest::default()
         }
@@ -233,18 +242,35 @@ mod tests {
         for request in 0..200 {
             keep(&mut kept, &ended(request, 1_000_000, request, false), 0);
         }
-        let slowest = kept.slowest(None, 0, 1000);
+        let slowest = kept.slowest((None, false), 0, 1000);
         assert_eq!(slowest.len(), PER_SPAN);
         assert_eq!(slowest[0].1.request_id, 199);
         assert!(kept.find(150).is_some() && kept.find(149).is_none());
         assert!(!kept.is_slow(&ended(9, 1_000_000, 150, false)));
-        assert_eq!(kept.slowest(Some(1), 0, 9), []);
-        assert_eq!(kept.slowest(Some(0), 1_000_001, 9), []);
+        assert_eq!(kept.slowest((Some(1), false), 0, 9), []);
+        assert_eq!(kept.slowest((Some(0), false), 1_000_001, 9), []);
         kept.expire(SPANS * SPAN_NS - 1);
         assert!(kept.find(199).is_some());
         kept.expire(SPANS * SPAN_NS);
         assert!(kept.find(199).is_none());
         assert_eq!((kept.slow_blocks, kept.dropped), (0, 0));
+    }
+
+    #[test]
+    fn failed_requests_are_kept_beside_slower_ones_and_control_calls_are_not() {
+        let mut kept = Kept::default();
+        let mut failed = ended(7, 1_000_000, 1, false);
+        failed.ok = false;
+        keep(&mut kept, &failed, 0);
+        for request in 100..200 {
+            keep(&mut kept, &ended(request, 1_000_000, request, false), 0);
+        }
+        let mut control = ended(8, 1_000_000, 900_000, false);
+        control.control = true;
+        assert!(!kept.is_slow(&control));
+        let found = kept.slowest((None, true), 0, 1000);
+        assert_eq!((found.len(), found[0].1.request_id), (1, 7));
+        assert_eq!(kept.slowest((None, false), 0, 1000).len(), PER_SPAN + 1);
     }
 
     #[test]
@@ -255,7 +281,7 @@ mod tests {
         }
         keep(&mut kept, &ended(777, 1_000_000, 1, true), 0);
         assert!(kept.find(777).is_some());
-        assert_eq!(kept.slowest(None, 0, 1000).len(), PER_SPAN);
+        assert_eq!(kept.slowest((None, false), 0, 1000).len(), PER_SPAN);
         kept.expire(1_000_001 + TRACED_NS);
         assert!(kept.find(777).is_none());
     }

@@ -34,6 +34,8 @@ mod totals;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use lumpscope_units::human::counted;
+
 use crate::api::BlockFilter;
 use crate::event::Event;
 use crate::extents::Placement;
@@ -92,6 +94,9 @@ pub struct Correlator {
     /// Stores whose place should be read again.
     stale: bool,
     limits: Limits,
+    /// See [`Input::Clock`].
+    since_ns: Option<u64>,
+    left_out: u64,
 }
 
 impl Correlator {
@@ -112,14 +117,17 @@ impl Correlator {
             cgroups: Cgroups::default(),
             stale: false,
             limits: Limits::default(),
+            since_ns: None,
+            left_out: 0,
         }
     }
 
     /// Learns.
     pub fn apply(&mut self, input: Input) {
         match input {
-            // For those who show times: correlation needs none.
-            Input::Clock { .. } => {}
+            Input::Clock {
+                since_ns, left_out, ..
+            } => (self.since_ns, self.left_out) = (since_ns, left_out),
             Input::Added { store, name } => self.stores.entry(store).or_default().name = name,
             Input::Removed { store } => self.remove(store),
             Input::Placed {
@@ -137,7 +145,12 @@ impl Correlator {
                 store,
                 token,
                 end_ns,
-            } => self.joiner.finish(store, token, end_ns),
+            } => {
+                if let Some(io) = self.joiner.finish(store, token, end_ns) {
+                    let requests = io.requests.iter();
+                    requests.for_each(|request| self.requests.end_io(*request, io, end_ns));
+                }
+            }
             Input::Ended(ended) => self.requests.end(ended),
             Input::Event(event) => self.event(&event, true),
             Input::Cgroup { id, path } => self.cgroups.learn(id, path),
@@ -203,10 +216,17 @@ impl Correlator {
     }
 
     /// The kept requests that ended at or after this time (`CLOCK_MONOTONIC` in nanoseconds),
-    /// slowest first, at most `limit`; `store`: of the store of this index only.
+    /// slowest first, at most `limit`; `store`: of the store of this index only; `failed`: only
+    /// those that failed.
     #[must_use]
-    pub fn slowest(&self, store: Option<usize>, since_ns: u64, limit: usize) -> Vec<SlowRequest> {
-        let found = self.kept.slowest(store, since_ns, limit);
+    pub fn slowest(
+        &self,
+        store: Option<usize>,
+        failed: bool,
+        since_ns: u64,
+        limit: usize,
+    ) -> Vec<SlowRequest> {
+        let found = self.kept.slowest((store, failed), since_ns, limit);
         let doubted = found
             .into_iter()
             .map(|(s, e)| self.with_doubt(s, e.clone()));
@@ -234,7 +254,7 @@ impl Correlator {
     #[must_use]
     pub fn standing(&self) -> Vec<Input> {
         let mut standing = self.places();
-        standing.extend(self.joiner.under_way().map(Input::Declared));
+        standing.extend(self.under_way().cloned().map(Input::Declared));
         standing
     }
 
@@ -260,9 +280,9 @@ impl Correlator {
         stores.chain(placed).chain(cgroups).collect()
     }
 
-    /// The declared I/Os that have not returned: their stores, and when they were begun.
-    pub fn under_way(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.joiner.under_way().map(|io| (io.store, io.begin_ns))
+    /// The declared I/Os that have not returned.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Declared> {
+        self.joiner.under_way()
     }
 
     /// True: somebody watches traced requests.
@@ -274,17 +294,26 @@ impl Correlator {
     /// Adds what the last audit doubts to what a request's explanation says of itself.
     fn with_doubt(&self, store: usize, mut explained: SlowRequest) -> SlowRequest {
         let audit = self.disk_of(store).and_then(|disk| disk.audit.as_deref());
-        let Some(audit) = audit else {
-            return explained;
-        };
         let mut doubts = Vec::new();
-        if !audit.complete {
+        if let Some(audit) = audit.filter(|audit| !audit.complete) {
             doubts.push(format!("block requests may be missing ({})", audit.finding));
         }
-        if audit.not_sampled > 0 {
+        if let Some(audit) = audit.filter(|audit| audit.not_sampled > 0) {
             doubts.push(format!(
-                "{} block requests of the disk were not handed out as events",
-                audit.not_sampled
+                "{} of the disk not handed out as events",
+                counted(audit.not_sampled, "block request")
+            ));
+        }
+        if self
+            .since_ns
+            .is_some_and(|since| explained.begin_ns < since)
+        {
+            doubts.push("the recording begins after it".to_owned());
+        }
+        if self.left_out > 0 {
+            doubts.push(format!(
+                "the recorder had no room for {}",
+                counted(self.left_out, "other record")
             ));
         }
         for doubt in doubts {
@@ -350,7 +379,7 @@ impl Correlator {
         };
         let io = self.joiner.declare(io, placement);
         for request in &io.requests {
-            self.requests.lacks(*request, io.on_disk);
+            self.requests.begin_io(*request, io, io.on_disk);
         }
     }
 }

@@ -8,7 +8,7 @@
 use crate::event::Event;
 use crate::report::HeadMove;
 
-use super::owner::{CLASSES, OWNERS};
+use super::owner::{CLASSES, OWNERS, UNKNOWN};
 use super::recent::Recent;
 
 /// How long the one before may take to complete.
@@ -17,14 +17,12 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const EVERY_NS: u64 = 100_000_000;
 /// Block requests that wait for it; beyond that it stays unknown at once.
 const MAX_PENDING: usize = 4096;
-/// Column of the unknown.
-const UNKNOWN: usize = CLASSES;
 
 /// Head moves of one disk, by owner class and class of the one before.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     /// By class of the block request that had to travel, then by class of the one before.
-    counts: [[Count; CLASSES + 1]; CLASSES],
+    counts: [[Count; CLASSES]; CLASSES],
     pending: Vec<(usize, Event)>,
     retried_ns: u64,
 }
@@ -81,7 +79,7 @@ impl Moves {
     pub(super) fn report(&self) -> Vec<HeadMove> {
         let mut moves = Vec::new();
         for (owner, row) in OWNERS.iter().zip(&self.counts) {
-            let columns = OWNERS.iter().chain(&["unknown"]).zip(row);
+            let columns = OWNERS.iter().zip(row);
             moves.extend(columns.filter(|(_, count)| count.requests > 0).map(
                 |(moved_by, count)| HeadMove {
                     owner: (*owner).to_owned(),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::event::{Class, Event};
 use crate::name::ThreadName;
 
-pub(super) const CLASSES: usize = 6;
+pub(super) const CLASSES: usize = 7;
+/// The class of [`Owner::Unknown`].
+pub(super) const UNKNOWN: usize = 5;
 /// The owner classes, as reports name them.
 pub const OWNERS: [&str; CLASSES] = [
     "request",
@@ -13,6 +15,7 @@ pub const OWNERS: [&str; CLASSES] = [
     "fs-journal",
     "fs-metadata",
     "writeback",
+    "unknown",
     "other",
 ];
 
@@ -28,6 +31,8 @@ pub(super) enum Owner {
     FsJournal,
     FsMetadata,
     Writeback,
+    /// The service's process made it, in no place that the service had told of.
+    Unknown,
     /// Another process.
     Other(Process),
 }
@@ -63,7 +68,8 @@ impl Owner {
             Owner::FsJournal => 2,
             Owner::FsMetadata => 3,
             Owner::Writeback => 4,
-            Owner::Other(_) => 5,
+            Owner::Unknown => UNKNOWN,
+            Owner::Other(_) => 6,
         }
     }
 
@@ -107,6 +113,7 @@ impl Owner {
     /// The kernel side's guess, for a block request that nobody declared.
     pub(super) fn guess(event: &Event) -> Owner {
         match event.class {
+            Class::Own if event.op.is_data() => Owner::Unknown,
             Class::Own => Owner::Store,
             Class::FsJournal => Owner::FsJournal,
             Class::FsMetadata => Owner::FsMetadata,

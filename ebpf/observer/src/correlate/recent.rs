@@ -21,7 +21,7 @@ pub(super) struct Recent {
     sent: VecDeque<Sent>,
     /// Everything whose completion was seen, by the time of it.
     done: VecDeque<Done>,
-    /// Completions up to this time may have been forgotten.
+    /// Completions up to this time may have been forgotten, or were not seen.
     forgotten_ns: u64,
     /// The disk's access ranges.
     pub(super) ranges: Ranges,
@@ -60,6 +60,7 @@ impl Default for Recent {
 impl Recent {
     pub(super) fn add(&mut self, event: &Event, owner: &Owner) {
         let Some(issue_ns) = event.issue_ns else {
+            self.forgotten_ns = self.forgotten_ns.max(event.last_ns());
             return;
         };
         if event.op.is_data() {
@@ -72,6 +73,7 @@ impl Recent {
             insert(&mut self.sent, sent, |s| s.issue_ns);
         }
         let Some(done_ns) = event.completed_ns() else {
+            self.forgotten_ns = self.forgotten_ns.max(issue_ns);
             return;
         };
         let done = Done {

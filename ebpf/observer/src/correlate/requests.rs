@@ -1,17 +1,19 @@
 //! Requests that have not been counted yet, with the block requests made for them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::api::Purpose;
-use crate::event::Event;
+use crate::event::{BlockOp, Event};
 
-use super::Ended;
 use super::lost::Lost;
 use super::owner::Owner;
 use super::recent::Recent;
+use super::stages::{joined, union};
+use super::{Declared, Ended};
 
 /// Requests open at once; more are counted without their block requests.
 const MAX_OPEN: usize = 65_536;
@@ -47,12 +49,62 @@ pub(super) struct Block {
     pub(super) share: Share,
     /// Owner of the data request that the disk was sent before; `None`: unknown so far.
     pub(super) previous: Option<Owner>,
-    /// Block requests of others that were sent before it and completed while it waited.
-    pub(super) ahead: u32,
+    pub(super) ahead: BlocksAhead,
+}
+
+/// Block requests of others that completed while one was queued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BlocksAhead {
+    pub(super) count: u32,
+    /// There may have been more.
+    pub(super) at_least: bool,
 }
 
 /// Beginnings and ends of times.
 pub(super) type Intervals = SmallVec<[(u64, u64); 4]>;
+
+/// What was done for the data of a request, or for its commit.
+#[derive(Debug, Default)]
+pub(super) struct IoWork {
+    /// Its I/Os, from their declaration until the system call had returned...
+    pub(super) asked: Intervals,
+    /// ...and the tokens of those that have not.
+    pub(super) open: SmallVec<[(u64, usize); 2]>,
+    /// When a block request of it was at the disk.
+    pub(super) device: Intervals,
+    /// When one was made but not yet at the disk.
+    pub(super) queue: Intervals,
+    /// Its block requests.
+    pub(super) reads: u32,
+    pub(super) writes: u32,
+    pub(super) flushes: u32,
+}
+
+/// Where the time of I/Os went, in nanoseconds that exclude each other.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WorkTimes {
+    /// A block request was at the disk...
+    pub(super) device: u64,
+    /// ...or else one was queued...
+    pub(super) queue: u64,
+    /// ...or else an I/O was asked for, and no block request had been made...
+    pub(super) asked: u64,
+    /// ...or its last block request had completed, and its system call had not returned.
+    pub(super) back: u64,
+}
+
+impl WorkTimes {
+    pub(super) fn in_all(self) -> u64 {
+        self.device + self.queue + self.asked + self.back
+    }
+
+    fn apart(&mut self, is_back: bool) -> &mut u64 {
+        match is_back {
+            true => &mut self.back,
+            false => &mut self.asked,
+        }
+    }
+}
 
 /// A request that has not been counted yet.
 #[derive(Debug, Default)]
@@ -62,10 +114,12 @@ pub(super) struct Open {
     pub(super) count: u32,
     /// Those of them that may be another's.
     pub(super) uncertain: u32,
-    /// When a block request of its data was at the disk.
-    pub(super) device: Intervals,
-    /// When one was made but not yet at the disk.
-    pub(super) queue: Intervals,
+    pub(super) data: IoWork,
+    pub(super) commit: IoWork,
+    /// The block request of its data for which the head travelled farthest.
+    pub(super) farthest: Option<Block>,
+    /// The most that one of its data was behind.
+    pub(super) most_ahead: BlocksAhead,
     /// Time it lost to others.
     pub(super) lost: Lost,
     /// Bytes of the I/Os done for it that no block request has covered.
@@ -84,6 +138,12 @@ pub(super) struct Gaps {
     pub(super) too_many_intervals: bool,
     /// Block requests of others that its own may have been merged into.
     pub(super) perhaps_merged: u32,
+    /// Reads and writes that were not seen being queued.
+    pub(super) unqueued: u32,
+    /// Block requests that were not seen being sent to the disk.
+    pub(super) unsent: u32,
+    /// Block requests that were not seen completing.
+    pub(super) unfinished: u32,
 }
 
 #[derive(Debug, Default)]
@@ -113,10 +173,23 @@ impl Requests {
         );
     }
 
-    /// So many bytes will be read or written for it.
-    pub(super) fn lacks(&mut self, request: u64, bytes: u64) {
-        if let Some(open) = self.open.get_mut(&request) {
-            open.lacks = open.lacks.saturating_add(bytes);
+    /// An I/O is about to be done for it, which moves so many bytes of the disk.
+    pub(super) fn begin_io(&mut self, request: u64, io: &Declared, bytes: u64) {
+        let Some(open) = self.open.get_mut(&request) else {
+            return;
+        };
+        open.lacks = open.lacks.saturating_add(bytes);
+        if let Some(work) = open.work(io.purpose) {
+            let fits = work.begin_io(io.token, io.begin_ns);
+            open.gaps.too_many_intervals |= !fits;
+        }
+    }
+
+    /// The system call of that I/O has returned.
+    pub(super) fn end_io(&mut self, request: u64, io: &Declared, end_ns: u64) {
+        let open = self.open.get_mut(&request);
+        if let Some(work) = open.and_then(|open| open.work(io.purpose)) {
+            work.end_io(io.token, end_ns);
         }
     }
 
@@ -136,18 +209,28 @@ impl Requests {
         open.count = open.count.saturating_add(1);
         open.lacks = open.lacks.saturating_sub(share.of_io);
         open.uncertain = open.uncertain.saturating_add(u32::from(share.uncertain));
-        let ahead = open.lost.add(event, share.request, recent);
+        let mut ahead = open.lost.add(event, share.request, recent);
         open.lost.at_least |= !all_known;
-        if share.purpose == Purpose::Data {
-            open.add_times(event);
+        ahead.at_least |= !all_known;
+        open.add_times(event, share.purpose);
+        let block = Block {
+            event: Arc::clone(event),
+            previous: previous.cloned(),
+            ahead,
+            share,
+        };
+        if block.share.purpose == Purpose::Data {
+            open.most_ahead = open.most_ahead.max(ahead);
+            if open
+                .farthest
+                .as_ref()
+                .is_none_or(|far| far.distance() < block.distance())
+            {
+                open.farthest = Some(block.clone());
+            }
         }
         if open.blocks.len() < MAX_BLOCKS {
-            open.blocks.push(Block {
-                event: Arc::clone(event),
-                previous: previous.cloned(),
-                ahead,
-                share,
-            });
+            open.blocks.push(block);
         }
         true
     }
@@ -199,18 +282,92 @@ impl Requests {
     }
 }
 
+impl Block {
+    /// How far the head travelled for it; the first of two that are as far is the farther.
+    fn distance(&self) -> (Option<u64>, Reverse<Option<u64>>) {
+        let event = &self.event;
+        (event.seek.map(i64::unsigned_abs), Reverse(event.issue_ns))
+    }
+}
+
 impl Open {
-    /// When a block request of its data was queued, and when at the disk.
-    fn add_times(&mut self, event: &Event) {
-        let Some(issue) = event.issue_ns else {
+    /// What an I/O of this purpose is part of; `None`: of neither.
+    fn work(&mut self, purpose: Purpose) -> Option<&mut IoWork> {
+        match purpose {
+            Purpose::Data => Some(&mut self.data),
+            Purpose::Journal | Purpose::Header | Purpose::Flush => Some(&mut self.commit),
+            Purpose::Recovery | Purpose::Scrub | Purpose::Checkpoint => None,
+        }
+    }
+
+    /// When a block request was queued, and when at the device.
+    fn add_times(&mut self, event: &Event, purpose: Purpose) {
+        let gaps = &mut self.gaps;
+        gaps.unqueued += u32::from(event.op.is_data() && event.queue_ns.is_none());
+        gaps.unsent += u32::from(event.issue_ns.is_none());
+        gaps.unfinished += u32::from(event.done_unknown);
+        let Some(work) = self.work(purpose) else {
             return;
         };
-        if self.device.len() >= MAX_INTERVALS {
-            self.gaps.too_many_intervals = true;
-            return;
+        match event.op {
+            BlockOp::Read => work.reads += 1,
+            BlockOp::Flush => work.flushes += 1,
+            _ => work.writes += 1,
         }
-        self.device.extend(event.at_device_ns());
-        self.queue
-            .extend(event.queue_ns.map(|queued| (queued, issue)));
+        let fits = work.device.len() < MAX_INTERVALS;
+        if fits && let Some(issue) = event.issue_ns {
+            work.device.extend(event.at_device_ns());
+            work.queue
+                .extend(event.queue_ns.map(|queued| (queued, issue)));
+        }
+        self.gaps.too_many_intervals |= !fits;
+    }
+}
+
+impl IoWork {
+    /// False: there are too many.
+    fn begin_io(&mut self, token: u64, begin_ns: u64) -> bool {
+        if self.asked.len() >= MAX_INTERVALS {
+            return false;
+        }
+        self.open.push((token, self.asked.len()));
+        // Until it returns it lasts.
+        self.asked.push((begin_ns, u64::MAX));
+        true
+    }
+
+    fn end_io(&mut self, token: u64, end_ns: u64) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == token) {
+            let (_, at) = self.open.swap_remove(at);
+            self.asked[at].1 = end_ns;
+        }
+    }
+
+    /// Where the time of its I/Os went until `end_ns`.
+    pub(super) fn times(&self, end_ns: u64) -> WorkTimes {
+        let until = |all: &[(u64, u64)]| -> Intervals {
+            let clipped = all.iter().map(|(from, to)| (*from, (*to).min(end_ns)));
+            clipped.collect()
+        };
+        let (mut made, mut known) = (until(&self.device), until(&self.asked));
+        let device = union(made.clone());
+        made.extend(until(&self.queue));
+        let made = joined(made);
+        known.extend_from_slice(&made);
+        let mut times = WorkTimes {
+            device,
+            queue: union(made.clone()) - device,
+            ..WorkTimes::default()
+        };
+        let mut made = made.into_iter().peekable();
+        for (from, to) in joined(known) {
+            let mut at = from;
+            while let Some((begin, end)) = made.next_if(|(begin, _)| *begin < to) {
+                *times.apart(at > from) += begin - at;
+                at = end;
+            }
+            *times.apart(at > from) += to - at;
+        }
+        times
     }
 }

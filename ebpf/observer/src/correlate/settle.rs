@@ -26,6 +26,8 @@ pub(super) struct Unsettled {
     pub(super) owner: Owner,
     /// Each request's share of it.
     pub(super) shares: Shares,
+    /// Whose it is, is not certain.
+    pub(super) uncertain: bool,
     /// The stores it was made for; none are known when nobody watches.
     pub(super) stores: Vec<usize>,
 }
@@ -57,7 +59,7 @@ impl Correlator {
         for disk in self.disks.values_mut() {
             disk.moves.retry(&disk.recent, until_ns);
         }
-        for (ended, mut open) in self.requests.take_ended(until_ns) {
+        for (ended, open) in self.requests.take_ended(until_ns) {
             let lost = open.lost.by_class();
             self.add_request(&ended, &open, &lost);
         }
@@ -122,7 +124,7 @@ impl Correlator {
         totals.add(ended, open, &stages);
         totals.add_lost(lost, open.lost.at_least || open.gaps.not_remembered);
         let at = self.placements.get(&ended.store);
-        let slow = totals.is_slow(ended);
+        let slow = !ended.control && totals.is_slow(ended);
         if !slow && ended.trace.is_none() && !self.kept.is_slow(ended) {
             return;
         }

@@ -9,10 +9,9 @@ use crate::api::STAGES;
 pub(super) fn split(ended: &Ended, open: &Open) -> [u64; STAGES.len()] {
     let [recv, sched, index, data, journal, reply] = ended.stages_ns;
     let [wait, write, flush] = ended.commit_ns;
-    let at_disk = union(open.device.clone());
-    let made = union(open.device.iter().chain(&open.queue).copied().collect());
-    let device = at_disk.min(data);
-    let queue = (made - at_disk).min(data - device);
+    let times = open.data.times(u64::MAX);
+    let device = times.device.min(data);
+    let queue = times.queue.min(data - device);
     [
         recv,
         sched,
@@ -29,23 +28,29 @@ pub(super) fn split(ended: &Ended, open: &Open) -> [u64; STAGES.len()] {
 }
 
 /// Length of the union of intervals.
-pub(super) fn union(mut intervals: Intervals) -> u64 {
+pub(super) fn union(intervals: Intervals) -> u64 {
+    joined(intervals).iter().map(|(from, to)| to - from).sum()
+}
+
+/// Intervals in order, with those that overlap or touch made one.
+pub(super) fn joined(mut intervals: Intervals) -> Intervals {
+    intervals.retain(|(from, to)| from < to);
     intervals.sort_unstable();
-    let (mut total, mut reached) = (0, 0);
-    for (from, to) in intervals {
-        let from = from.max(reached);
-        if to > from {
-            total += to - from;
-            reached = to;
+    intervals.dedup_by(|next, kept| {
+        let joins = next.0 <= kept.1;
+        if joins {
+            kept.1 = kept.1.max(next.1);
         }
-    }
-    total
+        joins
+    });
+    intervals
 }
 
 #[cfg(test)]
 mod tests {
     use smallvec::smallvec;
 
+    use super::super::requests::IoWork;
     use super::*;
 
     fn ended(data: u64) -> Ended {
@@ -59,6 +64,7 @@ mod tests {
             ok: true,
             stages_ns: [1, 2, 3, data, 4, 5],
             commit_ns: [6, 7, 8],
+            control: false,
             waited_for: None,
             trace: None,
         }
@@ -73,9 +79,13 @@ mod tests {
 
     #[test]
     fn data_time_is_split_without_loss() {
-        let open = Open {
+        let data = IoWork {
             device: smallvec![(10, 20), (15, 30)],
             queue: smallvec![(5, 10), (8, 15)],
+            ..IoWork::default()
+        };
+        let open = Open {
+            data,
             ..Open::default()
         };
         assert_eq!(

@@ -112,6 +112,7 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
         sectors: if placed { event.sectors } else { 0 },
         seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),
         previous_owner: previous.map(Owner::short_name).unwrap_or_default(),
+        uncertain: one.uncertain,
         queue_ns: event
             .queue_ns
             .zip(event.issue_ns)

@@ -11,6 +11,7 @@ const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
 const BIO_QUEUE: &str = "block_bio_queue";
 const BIO_COMPLETE: &str = "block_bio_complete";
+const REMAP: &str = "block_bio_remap";
 
 /// A tracepoint and the description of its record.
 struct Record {
@@ -64,6 +65,12 @@ pub(super) fn plan(root: &Path, hidden: &dyn Fn(&str) -> bool) -> Result<Plan, P
             Hook::needed("bio_queue_tp", BIO_QUEUE),
         ]
     });
+    let remapped = record(REMAP).and_then(|remap| {
+        same_places(&done, &remap)?;
+        remap.offset("old_dev")
+    });
+    globals.extend(remapped.as_ref().ok().map(|old| ("TP_OLD_DEV", *old)));
+    let path_hooks = remapped.map_err(|error| error.to_string());
     Ok(Plan {
         flavour: Flavour::Classic,
         hooks: vec![
@@ -72,6 +79,7 @@ pub(super) fn plan(root: &Path, hidden: &dyn Fn(&str) -> bool) -> Result<Plan, P
             start,
         ],
         bio_hooks,
+        path_hooks: path_hooks.map(|_| vec![Hook::needed("path_tp", REMAP)]),
         globals,
     })
 }

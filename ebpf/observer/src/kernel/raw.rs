@@ -9,6 +9,7 @@ const GETRQ: &str = "block_getrq";
 const IO_START: &str = "block_io_start";
 const BIO_QUEUE: &str = "block_bio_queue";
 const BIO_COMPLETE: &str = "block_bio_complete";
+const REMAP: &str = "block_bio_remap";
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
 
@@ -53,10 +54,12 @@ pub(super) fn plan(
     globals.extend(of_accounts(btf).unwrap_or_default());
     globals.push((HAS_START, u32::from(why_not.is_empty())));
     globals.extend(bios.clone().unwrap_or_default());
-    let bio_hooks = match bios {
-        Ok(_) => bio_hooks(flavour, &arguments).map_err(|error| error.to_string()),
+    let more = |hooks: Result<Vec<Hook>, PlanError>| match &bios {
+        Ok(_) => hooks.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
+    let bio_hooks = more(bio_hooks(flavour, &arguments));
+    let path_hooks = more(path_hooks(flavour, &arguments));
     Ok(Plan {
         flavour,
         hooks: vec![
@@ -65,6 +68,7 @@ pub(super) fn plan(
             Hook::start(start.of(flavour), tracepoint).missing(why_not),
         ],
         bio_hooks,
+        path_hooks,
         globals,
     })
 }
@@ -195,6 +199,15 @@ fn of_bios(btf: &Btf<'_>) -> Result<Globals, BtfError> {
         Err(_) => globals.push(("BIO_DISK", btf.member_offset("bio", "bi_disk")?)),
     }
     Ok(globals)
+}
+
+fn path_hooks(flavour: Flavour, arguments: Arguments<'_>) -> Result<Vec<Hook>, PlanError> {
+    let path = match arguments(REMAP)? {
+        3 => Name("path_btf", "path_raw"),
+        4 => Name("path_q_btf", "path_q_raw"),
+        found => return Err(unknown(REMAP, found)),
+    };
+    Ok(vec![Hook::needed(path.of(flavour), REMAP)])
 }
 
 #[cfg(test)]

@@ -36,9 +36,16 @@ impl Observer {
         })
     }
 
-    /// The slowest requests that ended within this time, slowest first; `store`: of this one only.
+    /// The slowest requests that ended within this time, slowest first; `store`: of this one only;
+    /// `failed`: only those that failed.
     #[must_use]
-    pub fn slowest(&self, store: Option<&str>, within: Duration, limit: usize) -> Vec<SlowRequest> {
+    pub fn slowest(
+        &self,
+        store: Option<&str>,
+        failed: bool,
+        within: Duration,
+        limit: usize,
+    ) -> Vec<SlowRequest> {
         let index = match store {
             None => None,
             Some(name) => match self.inner.find(name) {
@@ -53,7 +60,7 @@ impl Observer {
             Some(store) => self.audit_now(&mut core, store),
             None => core.audit_all(),
         }
-        core.correlator.slowest(index, since_ns, limit)
+        core.correlator.slowest(index, failed, since_ns, limit)
     }
 
     /// Watches completed block requests as they become known. At most `capacity` wait to be taken.

@@ -107,13 +107,21 @@ impl Core {
     }
 }
 
-/// What makes the times of a recording times of day.
+/// What makes the times of a recording times of day. Nothing that began before is in it.
 pub(super) fn clock() -> Input {
+    clock_since(monotonic_ns(), None, 0)
+}
+
+/// The same for a recording of the past.
+pub(super) fn clock_since(since_ns: u64, request: Option<u64>, left_out: u64) -> Input {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let unix_ns = since_1970.map_or(0, |time| time.as_nanos());
     Input::Clock {
         monotonic_ns: monotonic_ns(),
         unix_ns: u64::try_from(unix_ns).unwrap_or(0),
+        since_ns: Some(since_ns),
+        request,
+        left_out,
     }
 }
 

@@ -147,15 +147,11 @@ impl Core {
             return Ok(());
         }
         let probes = self.probes.as_mut().ok_or("the probes are not attached")?;
-        if target.layer == Layer::Bios {
-            let why = |why| {
-                format!(
-                    "cannot watch {}, which makes no requests: {why}",
-                    target.disk
-                )
-            };
-            probes.attach_bios().map_err(why)?;
-        }
+        let why = |why| {
+            let disk = &target.disk;
+            format!("cannot watch {disk}, which makes no requests: {why}")
+        };
+        probes.attach_layer(target.layer).map_err(why)?;
         let slot = self.slots.take().ok_or_else(|| no_slot(&self.slots))?;
         match WatchedDisk::arm(probes, target, slot) {
             Ok(disk) => {

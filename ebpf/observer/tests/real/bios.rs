@@ -111,6 +111,54 @@ fn every_bio_is_attributed(path: &Path, flavour: Flavour) {
     assert_eq!(at(2), (16384, 8, Some((7 << 20) - (64 << 10))));
     assert_eq!(at(3), (16392, 8, Some(0)));
     assert_eq!(at(4), (2048, 128, Some(-(7 << 20) - (8 << 10))));
+    // Of a flush, too: whoever asked for it made it.
+    for block in report.slowest.iter().flat_map(|told| &told.blocks) {
+        assert!(!block.uncertain, "{block:?}");
+    }
+}
+
+/// What a file system does: discards, flushes before data, FUA, reads and writes of all lengths.
+fn every_kind_of_bio_is_counted(path: &Path, flavour: Flavour) {
+    let report = until_complete(|| {
+        let it = Watched::new(path, forced(flavour));
+        it.request(1, "put", 4096, || it.write(1, MIB, 4 * KIB));
+        let (device, dir) = (path.to_str().expect("UTF-8"), tempfile::tempdir());
+        let dir = dir.expect("a folder");
+        let at = dir.path().to_str().expect("UTF-8");
+        sh("mkfs.ext4", &["-q", "-F", device]);
+        sh("mount", &[device, at]);
+        for name in ["a", "b", "c"] {
+            let file = format!("of={at}/{name}");
+            sh(
+                "dd",
+                &["if=/dev/zero", &file, "bs=64K", "count=16", "conv=fsync"],
+            );
+        }
+        sh("umount", &[at]);
+        it.report()
+    });
+    eprintln!("{}: {}", report.device, report.audit.finding);
+    assert!(report.audit.seen_bytes > 3 * MIB, "{:?}", report.audit);
+}
+
+#[test]
+fn what_a_driver_counts_its_own_way_makes_no_audit_incomplete() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    for flavour in FLAVOURS {
+        if let Some(mapped) = Mapped::new() {
+            every_kind_of_bio_is_counted(&mapped.path(), flavour);
+        }
+        if let Some(zram) = Zram::new() {
+            every_kind_of_bio_is_counted(&zram.path(), flavour);
+        }
+        // Its driver counts nothing.
+        if Path::new("/dev/ram0").exists() {
+            every_kind_of_bio_is_counted(Path::new("/dev/ram0"), flavour);
+        }
+    }
 }
 
 #[test]
@@ -140,6 +188,46 @@ fn a_bio_disk_of_the_device_mapper_is_observed() {
             return;
         };
         every_bio_is_attributed(&mapped.path(), flavour);
+    }
+}
+
+/// An NVMe disk to which several controllers may lead: it is given bios, and its paths make the requests.
+#[test]
+fn a_disk_with_paths_is_observed_on_them() {
+    let Some(_one) = ready() else {
+        return;
+    };
+    mount_tracefs();
+    let disks = std::fs::read_dir("/sys/block")
+        .expect("the disks")
+        .flatten();
+    let names = disks.filter_map(|disk| disk.file_name().into_string().ok());
+    let makes_requests = |name: &str| Path::new(&format!("/sys/block/{name}/mq")).exists();
+    let mut nvme = names.filter(|name| name.starts_with("nvme"));
+    let Some(disk) = nvme.find(|name| !makes_requests(name)) else {
+        skipped("there is no NVMe disk with several paths");
+        return;
+    };
+    let disk = &Path::new("/dev").join(disk);
+    for flavour in FLAVOURS {
+        let report = until_complete(|| {
+            let it = Watched::new(disk, forced(flavour));
+            assert_eq!(
+                it.observer.store_status("it").expect("it").mode,
+                flavour.name()
+            );
+            for request in 1..=4 {
+                it.request(request, "put", 64 << 10, || {
+                    it.write(request, request * MIB, 64 * KIB);
+                    it.io(&[request], Purpose::Flush, Op::Flush, 0, 0);
+                });
+            }
+            let mut report = it.report();
+            eprintln!("{flavour:?}: {}", report.audit.finding);
+            report.audit.complete &= report.audit.found_late == 0;
+            report
+        });
+        assert_eq!(owned(&report, "request", "write"), (4, 256 << 10));
     }
 }
 

@@ -117,7 +117,7 @@ fn dd_gives_nothing_to_the_requests(path: &Path, cases: &[(Flavour, By)]) {
             };
             let case = format!("{}, {flavour:?}, {by:?}, {named}", path.display());
             let audit = &report.audit;
-            let told = audit.finding.contains("block requests the owner");
+            let told = audit.finding.contains("; the owner of ");
             assert_eq!(told, audit.ambiguous > 0, "{case}: {audit:?}");
             let counted = audit.seen_bytes == audit.kernel_bytes;
             let about = !audit.complete || audit.finding.contains("give or take");
@@ -198,7 +198,7 @@ fn flush_beside_others(
         });
     }
     let report = it.report();
-    let shown = format!("of {} block requests the owner", report.audit.ambiguous);
+    let shown = format!("; the owner of {} block request", report.audit.ambiguous);
     let said = report.audit.finding.contains(&shown);
     assert_eq!(said, report.audit.ambiguous > 0, "{:?}", report.audit);
     for request in 1..=REQUESTS {

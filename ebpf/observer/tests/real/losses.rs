@@ -6,6 +6,8 @@ use lumpscope_observer::{
     AuditReport, EventPolicy, Flavour, Op, OwnerTotal, Purpose, StoreReport, Tuning,
 };
 
+use lumpscope_units::human;
+
 use crate::support::{
     LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
 };
@@ -55,8 +57,9 @@ fn until_only_starts_lack(mut scenario: impl FnMut() -> StoreReport) -> StoreRep
         assert_eq!(audit.conflicts, 0, "{audit:?}");
         let (unseen, skipped) = (audit.unmatched, audit.recursion_misses);
         let said = format!(
-            "incomplete: the start of {unseen} requests was not seen; the kernel skipped a probe \
-             {skipped} times"
+            "incomplete: the start of {} was not seen; the kernel skipped a probe {}",
+            human::counted(unseen, "request"),
+            human::counted(skipped, "time")
         );
         let admitted = audit.finding.starts_with(&said) && unseen <= skipped;
         if audit.complete || admitted {
@@ -135,8 +138,8 @@ fn a_full_table_of_requests_in_flight_is_counted() {
     assert!(audit.in_flight_full > 10, "{audit:?}");
     assert!(!audit.complete, "{audit:?}");
     let said = format!(
-        "{} requests did not fit into the table",
-        audit.in_flight_full
+        "{} did not fit into the table",
+        human::counted(audit.in_flight_full, "request")
     );
     assert!(audit.finding.contains(&said), "{}", audit.finding);
 }

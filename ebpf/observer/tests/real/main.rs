@@ -12,5 +12,7 @@ mod guard;
 mod independent;
 mod losses;
 mod pins;
+mod scsi;
+mod sentences;
 mod submissions;
 mod support;

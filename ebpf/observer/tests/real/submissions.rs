@@ -255,7 +255,7 @@ fn punted(flavour: Flavour) {
     }
     it.report();
     let told = it.observer.explain(4).expect("kept");
-    let said = |step: &&Step| step.text.contains("made by a worker of the io_uring");
+    let said = |step: &&Step| step.text.contains("issued by an io_uring worker");
     let worker = &told.blocks[0].process;
     // Before 5.12 it is a kernel thread.
     let is_thread = !worker.starts_with("io_wqe_worker");
@@ -301,7 +301,7 @@ fn a_submission_for_another_io_is_a_conflict() {
     it.observer.finish(it.index, 1000, now(), true);
     let audit = it.report().audit;
     assert_eq!((audit.agreements, audit.conflicts), (1, 1), "{audit:?}");
-    let said = "place and submission disagree 1 times";
+    let said = "place and submission disagree 1 time";
     assert!(audit.finding.contains(said), "{}", audit.finding);
 }
 

@@ -271,6 +271,7 @@ impl Watched {
             wait_ns: 0,
             write_ns: 0,
             flush_ns: 0,
+            control: false,
             waited_for: None,
             reply_ns: 0,
             trace: None,

@@ -19,7 +19,7 @@ fn a_recorded_ext4_tells_data_journal_and_strangers_apart() {
         report.block.owners
     );
     let sentences: Vec<&str> = report.slowest.iter().map(|s| s.sentence.as_str()).collect();
-    let after_journal = |s: &&str| s.contains("previous request, made by the ext4 journal");
+    let after_journal = |s: &&str| s.contains("previous access, by the ext4 journal");
     assert!(sentences.iter().any(after_journal), "{sentences:#?}");
     assert!(
         sentences
@@ -192,7 +192,7 @@ fn who_was_there_before_is_said_only_when_the_chain_fits() {
     assert_eq!(slow.blocks[1].previous_owner, "");
     assert!(
         slow.sentence
-            .contains("back from the previous request, made by process fio"),
+            .contains("before the end of the previous access, by process fio"),
         "{}",
         slow.sentence
     );

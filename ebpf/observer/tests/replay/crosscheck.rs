@@ -145,7 +145,7 @@ fn what_is_found_after_its_request_was_counted_is_attributed_and_noted() {
         ],
     );
     let told = it.explain(1).expect("kept").incomplete;
-    assert!(told.starts_with("4096 bytes that were"), "{told}");
+    assert!(told.starts_with("4,096 bytes read or written"), "{told}");
     let late = |of: Event| {
         Input::Event(Event {
             done_unknown: true,

@@ -2,6 +2,8 @@
 
 use lumpscope_observer::{BlockIo, BlockOp, Class, Correlator, Event, Input, Op, Submission};
 
+use lumpscope_units::human::counted;
+
 use crate::support::{declared, ended, event, filled, finished, owned, raw_store};
 
 fn by(process: &str, of: Event) -> Event {
@@ -28,10 +30,13 @@ fn submitted(token: u64, of: Event) -> Event {
     }
 }
 
-const MERGED: &str = "1 block requests of others may have some of its own merged into them";
+const MERGED: &str = "some of its own may be merged into 1 block request of others";
 
 fn lacking(bytes: u64) -> String {
-    format!("{bytes} bytes that were read or written for it are in none of its block requests")
+    format!(
+        "{} read or written for it in none of its block requests",
+        counted(bytes, "byte")
+    )
 }
 
 fn read(queue: u64) -> Event {
@@ -105,7 +110,7 @@ fn a_kernel_thread_may_work_for_us_which_is_said_and_counted() {
         (owned(&report, "request", "read").0, report.audit.ambiguous),
         (1, 1)
     );
-    let said = "of 1 block requests the owner is not certain";
+    let said = "the owner of 1 block request is not certain";
     assert!(
         report.audit.finding.contains(said),
         "{}",
@@ -113,10 +118,10 @@ fn a_kernel_thread_may_work_for_us_which_is_said_and_counted() {
     );
     let told = it.explain(1).expect("kept");
     assert_eq!((told.blocks.len(), told.blocks[0].uncertain), (1, true));
-    let said = "whether 1 of its block requests were made for it is not certain";
+    let said = "1 of its block requests not certain to be its own";
     assert_eq!(told.incomplete, said);
     let step = |text: &str| told.steps.iter().any(|step| step.text.ends_with(text));
-    assert!(step("perhaps not its own"), "{:#?}", told.steps);
+    assert!(step("possibly not its own"), "{:#?}", told.steps);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn what_a_request_shares_is_not_lost_and_other_requests_of_ours_are_others() {
     assert!(
         told.steps
             .iter()
-            .any(|s| s.text.contains("behind 1 block request of others")),
+            .any(|s| s.text.contains("behind 1 other block request")),
         "{:#?}",
         told.steps
     );

@@ -102,6 +102,7 @@ fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
                 ok: true,
                 stages_ns: [0, 0, 0, 100 + request, 0, 0],
                 commit_ns: [0; 3],
+                control: false,
                 waited_for: None,
                 trace: None,
             }));
@@ -168,7 +169,7 @@ proptest! {
                 prop_assert_eq!(counted, operation.count);
             }
         }
-        for told in it.slowest(None, 0, 1000) {
+        for told in it.slowest(None, false, 0, 1000) {
             prop_assert_eq!(it.explain(told.request_id).map(|e| e.request_id), Some(told.request_id));
         }
         prop_assert!(watch.take().len() <= 1000);
@@ -280,6 +281,7 @@ fn any_input() -> impl Strategy<Value = Input> {
                 ok: true,
                 stages_ns: stages.try_into().expect("six"),
                 commit_ns: [0; 3],
+                control: false,
                 waited_for: None,
                 trace: None,
             })

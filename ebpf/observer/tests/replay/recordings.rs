@@ -39,13 +39,13 @@ fn an_old_recording_gives_reports_explanations_and_block_lines() {
     let requests: u64 = report.block.owners.iter().map(|o| o.requests).sum();
     assert_eq!(u64::try_from(lines.len()), Ok(requests));
     assert!(lines.iter().any(|line| line.owner == "fs-journal"));
-    let slowest = replay.slowest(Some("store 0"), 3);
+    let slowest = replay.slowest(Some("store 0"), false, 3);
     assert_eq!(slowest.len(), 3);
     assert_eq!(
         replay.explain(slowest[0].request_id).as_ref(),
         Some(&slowest[0])
     );
-    assert_eq!(replay.slowest(Some("none"), 3), []);
+    assert_eq!(replay.slowest(Some("none"), false, 3), []);
     let travelled: u64 = report.block.moves.iter().map(|m| m.requests).sum();
     assert_eq!(
         travelled,
@@ -62,7 +62,7 @@ fn the_same_lines_give_the_same_result() {
         let text = recording(name);
         let ((a, lines_a, _), (b, lines_b, _)) = (replayed(&text), replayed(&text));
         assert_eq!(a.report("store 0"), b.report("store 0"));
-        assert_eq!(a.slowest(None, 100), b.slowest(None, 100));
+        assert_eq!(a.slowest(None, false, 100), b.slowest(None, false, 100));
         assert_eq!(lines_a, lines_b);
     }
 }
@@ -159,13 +159,15 @@ fn what_is_wrong_is_said_with_the_line_and_what_came_before_was_taken() {
     assert_eq!(
         said,
         format!(
-            "line {after}: `novel` is no input that this version knows; replay it with the \
-             version that recorded it"
+            "line {after}: this version does not know `novel`; replay it with the version that \
+             recorded it"
         )
     );
     let said = known(format!("{good}{{\"drained\":{{\"until_ns\":-1}}}}\n"));
     assert!(
-        said.starts_with(&format!("line {after} is no input: invalid value")),
+        said.starts_with(&format!(
+            "not a Lumpscope recording (line {after}: invalid value"
+        )),
         "{said}"
     );
     let said = known(format!("{good}\n\n{{\"drained\":{{\"unt"));
@@ -175,7 +177,7 @@ fn what_is_wrong_is_said_with_the_line_and_what_came_before_was_taken() {
     );
     let said = known(format!("{good}\u{1}\u{2}\n"));
     assert!(
-        said.starts_with(&format!("line {after} is no input")),
+        said.starts_with(&format!("not a Lumpscope recording (line {after}: ")),
         "{said}"
     );
 }
@@ -244,7 +246,7 @@ fn garbage_never_panics() {
             text.push('\n');
         }
         correlator.finish();
-        let _ = correlator.slowest(None, 0, 1000);
+        let _ = correlator.slowest(None, false, 0, 1000);
         let _ = replayed(&text);
         let mut bytes = text.into_bytes();
         for _ in 0..10 {

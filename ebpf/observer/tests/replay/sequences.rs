@@ -3,7 +3,7 @@
 
 use lumpscope_observer::{
     BlockFilter, BlockOp, Class, Correlator, Declared, Ended, Event, Extent, Input, Op, Placement,
-    Purpose,
+    Purpose, Submission,
 };
 
 use crate::support::{DEV, apply, declared, ended, event, filled, finished, owned, raw_store};
@@ -310,4 +310,35 @@ fn the_disk_below_may_be_another_store_s_and_is_kept_apart() {
     assert_eq!(owned(&below, "other", "write"), (1, 4096));
     assert_eq!(owned(&below, "request", "write"), (0, 0));
     assert_eq!(below.block.own_bytes, 0);
+}
+
+#[test]
+fn a_flush_given_to_a_disk_without_requests_is_its_asker_s_alone() {
+    let mut it = raw_store();
+    let flush = |token, queue, done| {
+        Input::Event(Event {
+            submission: Some(Submission { store: 0, token }),
+            ..event(BlockOp::Flush, 0, 0, queue, queue, done)
+        })
+    };
+    apply(
+        &mut it,
+        vec![
+            declared(1, &[1], Op::Flush, 0, 0, 10),
+            declared(2, &[2], Op::Flush, 0, 0, 11),
+            flush(1, 20, 40),
+            flush(2, 21, 41),
+            finished(1, 50),
+            finished(2, 50),
+            ended(1, 5, 55),
+            ended(2, 5, 55),
+            Input::Drained { until_ns: 60 },
+        ],
+    );
+    for (request, queued) in [(1, 15), (2, 16)] {
+        let told = it.explain(request).expect("kept");
+        let blocks = told.blocks.iter().map(|b| (b.queued_at_ns, b.uncertain));
+        assert!(blocks.eq([(Some(queued), false)]), "{told:#?}");
+    }
+    assert_eq!(it.limits().ambiguous, 0);
 }

@@ -149,6 +149,7 @@ pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
         ok: true,
         stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
         commit_ns: [0; 3],
+        control: false,
         waited_for: None,
         trace: None,
     })

@@ -1,68 +1,56 @@
-//! `lumpscope admin observer` and `lumpscope admin events`.
+//! `lumpscope admin observer`.
 
 use anyhow::Result;
 use clap::Args;
 use lumpscope_client::{Client, v1};
-use lumpscope_server::json::{to_json, to_json_with};
+use lumpscope_server::json::to_json;
 use lumpscope_units::{Span, clock::date, human};
 use serde_json::Value;
 
-use crate::client::ClientArgs;
-use crate::output::table;
+use crate::output::{escaped, table};
 
-/// `lumpscope admin events`.
+/// `lumpscope admin observer`.
 #[derive(Args)]
-pub(crate) struct EventsArgs {
-    #[command(flatten)]
-    pub(super) client: ClientArgs,
-    /// Hand out one in this many completed block requests; 1: each; 0: none by chance
+pub(crate) struct ObserverArgs {
+    /// From now on hand out one in N completed block requests; 1: each; 0: none at random. All are
+    /// counted in any case
     #[arg(long, value_name = "N")]
     one_in: Option<u32>,
-    /// Also each block request that took at least this long from queued to completed, as 5ms; 0: no
-    /// such rule
+    /// From now on also hand out each block request that took at least this long from queued to
+    /// completed, e.g. 5ms; 0: no such rule
     #[arg(long, value_name = "TIME")]
     slower_than: Option<Span>,
 }
 
-/// Sets what was given, and says what is in force.
-pub(super) async fn events(client: &Client, args: EventsArgs) -> Result<(Value, String)> {
-    let described = client.describe_observer(v1::DescribeObserverRequest {});
-    let described = described.await?;
-    let (mut now, mut id) = (described.events.unwrap_or_default(), described.request_id);
+/// Sets what was given, and says what the observer is made of, and what it costs.
+pub(super) async fn observer(client: &Client, args: ObserverArgs) -> Result<(Value, String)> {
+    let request = v1::DescribeObserverRequest {};
+    let mut reply = client.describe_observer(request).await?;
     if args.one_in.is_some() || args.slower_than.is_some() {
+        let now = reply.events.unwrap_or_default();
+        let slower_than_ns = args.slower_than.map(Span::nanoseconds);
         let events = v1::EventPolicy {
             one_in: args.one_in.unwrap_or(now.one_in),
-            slower_than_ns: args
-                .slower_than
-                .map_or(now.slower_than_ns, Span::nanoseconds),
+            slower_than_ns: slower_than_ns.unwrap_or(now.slower_than_ns),
         };
-        let request = v1::SetEventsRequest {
-            events: Some(events),
-        };
-        let reply = client.set_events(request).await?;
-        (now, id) = (reply.events.unwrap_or_default(), reply.request_id);
+        let events = Some(events);
+        let set = client.set_events(v1::SetEventsRequest { events }).await?;
+        (reply.events, reply.request_id) = (set.events, set.request_id);
     }
-    Ok((to_json_with("request_id", id, &now), policy_text(&now)))
+    Ok((to_json(&reply), observer_text(&reply)))
 }
 
 fn policy_text(policy: &v1::EventPolicy) -> String {
     let slow = match policy.slower_than_ns {
         0 => String::new(),
-        ns => format!(", and all that take {} or more", human::duration_ns(ns)),
+        ns => format!(", and all that take {} or longer", human::duration_ns(ns)),
     };
     match policy.one_in {
-        0 if slow.is_empty() => "no block request is handed out: there are counts only".to_owned(),
-        0 => format!("no block requests by chance{slow}"),
+        0 if slow.is_empty() => "no block request is handed out; they are counted only".to_owned(),
+        0 => format!("no block requests at random{slow}"),
         1 => "each block request is handed out".to_owned(),
         n => format!("one of {n} block requests{slow}"),
     }
-}
-
-/// Says what the observer is made of, and what it costs.
-pub(super) async fn observer(client: &Client) -> Result<(Value, String)> {
-    let request = v1::DescribeObserverRequest {};
-    let reply = client.describe_observer(request).await?;
-    Ok((to_json(&reply), observer_text(&reply)))
 }
 
 fn observer_text(reply: &v1::DescribeObserverResponse) -> String {
@@ -92,7 +80,7 @@ fn observer_text(reply: &v1::DescribeObserverResponse) -> String {
         ]);
     }
     let programs = match reply.programs.is_empty() {
-        true => "no program is loaded".to_owned(),
+        true => "no program loaded".to_owned(),
         false => programs.to_string(),
     };
     let events = policy_text(&reply.events.unwrap_or_default());
@@ -107,11 +95,11 @@ fn opens_text(s: &v1::ObservedStore) -> impl Iterator<Item = String> {
         let at = i64::try_from(o.unix_ms).unwrap_or(i64::MAX);
         format!(
             "  {}: {} (pid {}, uid {}) opened {} for writing {}: {done}\n",
-            s.store,
-            o.process,
+            escaped(&s.store),
+            escaped(&o.process),
             o.pid,
             o.uid,
-            o.device,
+            escaped(&o.device),
             date(at.saturating_mul(1_000_000)),
         )
     })
@@ -129,8 +117,8 @@ fn guard_text(s: &v1::ObservedStore) -> String {
         return s.guard_policy.clone();
     }
     let works = match s.guard_effective {
-        true => "works".to_owned(),
-        false => format!("does not work: {}", s.guard_not_effective_because),
+        true => "effective".to_owned(),
+        false => format!("not effective: {}", s.guard_not_effective_because),
     };
     format!(
         "{}, {works}; {} denied, {} allowed",
@@ -153,10 +141,10 @@ mod tests {
         assert_eq!(text(1, 0), "each block request is handed out");
         assert_eq!(
             text(100, 5_000_000),
-            "one of 100 block requests, and all that take 5.00 ms or more"
+            "one of 100 block requests, and all that take 5.00 ms or longer"
         );
-        assert!(text(0, 0).contains("counts only"));
-        assert!(text(0, 1).starts_with("no block requests by chance, and all"));
+        assert!(text(0, 0).contains("counted only"));
+        assert!(text(0, 1).starts_with("no block requests at random, and all"));
     }
 
     #[test]
@@ -191,7 +179,7 @@ mod tests {
         for words in [
             "no: the kernel has no such hook",
             "250 ns",
-            "deny, does not work: no BPF LSM; 0 denied, 0 allowed",
+            "deny, not effective: no BPF LSM; 0 denied, 0 allowed",
             "fast: dd (pid 7, uid 0) opened sdb1 for writing at 2026-11-21 14:35:50.123000 UTC: allowed",
         ] {
             assert!(text.contains(words), "{words} in {text}");

@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use lumpscope_client::{Body, BoxRead, v1};
+use lumpscope_engine::guard::check_new_file;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWrite;
 use tokio_util::io::InspectReader;
 
 use crate::error::file as file_error;
-use crate::progress;
+use crate::{output, progress};
 
 /// Files up to this size are read before they are sent, so that their checksum goes in front of them.
 const READ_FIRST: u64 = 8 << 20;
@@ -81,11 +82,14 @@ impl Target {
         let to = match self.to.take() {
             Some(to) => to,
             None => match &self.path {
-                None => To::Stream(Box::new(io::stdout())),
+                None => To::Stream(Box::new(output::stdout())),
                 Some(path) if path.exists() && !path.is_file() => {
                     To::Stream(Box::new(File::options().write(true).open(path)?))
                 }
-                Some(path) => To::File(temporary(path)?),
+                Some(path) => {
+                    check_new_file(path).map_err(io::Error::other)?;
+                    To::File(temporary(path)?)
+                }
             },
         };
         Ok(match self.to.insert(to) {
@@ -94,26 +98,31 @@ impl Target {
         })
     }
 
-    /// Gives the file its name, if all went well.
+    /// Gives the file its name, if all went well. `None`: the reader has closed the pipe.
     pub(crate) fn finish(
         mut self,
         done: Result<v1::GetHeader, lumpscope_client::Error>,
-    ) -> Result<v1::GetHeader> {
-        let name = self
-            .path
-            .clone()
-            .unwrap_or_else(|| PathBuf::from("standard output"));
-        let failed = file_error("write", &name);
-        let header = done.map_err(|error| match error {
-            lumpscope_client::Error::WriteBody(source) => failed(source),
-            other => other.into(),
-        })?;
+    ) -> Result<Option<v1::GetHeader>> {
+        let path = self.path.clone();
+        let failed = |error| match &path {
+            Some(path) => Err(file_error("write", path)(error)),
+            None => output::closed(error).map(|()| None),
+        };
+        let header = match done {
+            Ok(header) => header,
+            Err(lumpscope_client::Error::WriteBody(error)) => return failed(error),
+            Err(other) => return Err(other.into()),
+        };
         // Nothing was written yet of an empty lump.
-        self.open().and_then(Write::flush).map_err(failed)?;
-        if let Some(To::File(file)) = self.to {
-            file.persist(&name).map_err(|error| failed(error.error))?;
+        if let Err(error) = self.open().and_then(Write::flush) {
+            return failed(error);
         }
-        Ok(header)
+        if let (Some(To::File(file)), Some(path)) = (self.to, &path)
+            && let Err(error) = file.persist(path)
+        {
+            return failed(error.error);
+        }
+        Ok(Some(header))
     }
 }
 

@@ -6,9 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lumpscope_engine::IoBackendChoice;
 use lumpscope_engine::device::DeviceFacts;
+use lumpscope_engine::guard::VolatileMedium;
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::check::{certificate_not_after, kinds};
 use lumpscope_server::config::{ServeConfig, StoreSpec};
+
+use lumpscope_units::human;
 
 use super::{good, lacking};
 
@@ -39,13 +42,23 @@ pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
     found
 }
 
-/// The disk below a store, and what is used of it; `None`: a file.
+/// The disk below a store, and what is used of it; `None`: a file that lasts.
 fn disk(config: &ServeConfig, store: &StoreSpec) -> Option<Finding> {
+    let topic = format!("disk of {}", store.name);
+    if let Some(medium) = VolatileMedium::of_path(&store.path) {
+        return Some(lacking(
+            &topic,
+            Level::Degraded,
+            format!("{}: {medium}", store.path.display()),
+            "what clients put does not last",
+            "serve a disk, or a file on one",
+        ));
+    }
     let facts = DeviceFacts::of(&store.path)?;
     let forces = IoBackendChoice::from(config.io_backend) != IoBackendChoice::Threads && facts.fua;
     let used = facts.used(forces);
     let found = format!("{}: {facts}; durable by {used}", store.path.display());
-    Some(good(&format!("disk of {}", store.name), found))
+    Some(good(&topic, found))
 }
 
 fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
@@ -67,13 +80,17 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
         .unwrap_or_default();
     let left = end.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     let days = left / DAY_SECONDS;
-    let found = format!("{}: fits its key, good for {days} days", cert.display());
-    let renew = "replace certificate and key; the service sees it by itself, or on SIGHUP";
+    let found = format!(
+        "{}: matches its key, valid for {}",
+        cert.display(),
+        in_days(days)
+    );
+    let renew = "replace certificate and key; the service reloads them automatically, or on SIGHUP";
     match left {
         ..0 => lacking(
             topic,
             Level::Missing,
-            format!("{}: it expired {} days ago", cert.display(), -days),
+            format!("{}: expired {} ago", cert.display(), in_days(-days)),
             "clients refuse to connect",
             renew,
         ),
@@ -88,9 +105,13 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
     }
 }
 
+fn in_days(days: i64) -> String {
+    human::counted(days.unsigned_abs(), "day")
+}
+
 fn usable(topic: &str, door: &ServeConfig, path: &Path) -> Finding {
     match certificate_not_after(door) {
-        Ok(_) => good(topic, format!("{}: in order", path.display())),
+        Ok(_) => good(topic, format!("{}: valid", path.display())),
         Err(error) => lacking(
             topic,
             Level::Missing,

@@ -3,6 +3,8 @@
 use lumpscope_observer::{Finding, Level};
 use lumpscope_server::privileges::{self, CapSet, ThreadStatus};
 
+use lumpscope_units::human;
+
 use super::{good, lacking};
 
 /// Findings about the process `pid`.
@@ -14,7 +16,7 @@ pub(super) fn findings(pid: u32) -> Vec<Finding> {
                 "service",
                 Level::Missing,
                 format!("process {pid}: {error}"),
-                "nothing is known of what it may do",
+                "its privileges are unknown",
                 "give the process id of a service that runs on this machine; where /proc hides \
                  other users' processes, run as root",
             )];
@@ -32,14 +34,14 @@ pub(super) fn findings(pid: u32) -> Vec<Finding> {
 fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
     let held = privileges::of(threads);
     let workers = threads.iter().filter(|thread| thread.kernel_worker).count();
-    let own = threads.len() - workers;
+    let own = human::counted((threads.len() - workers) as u64, "thread");
     let found = format!(
-        "process {pid}: user {}, group {}, {own} threads and {workers} of the kernel's",
+        "process {pid}: user {}, group {}, {own} and {workers} of the kernel",
         held.uid, held.gid
     );
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     if name.trim() != env!("CARGO_PKG_NAME") {
-        let found = format!("{found}; its name is {:?}", name.trim());
+        let found = format!("{found}; named {:?}", name.trim());
         return lacking(
             "service",
             Level::Degraded,
@@ -53,7 +55,7 @@ fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
             "service",
             Level::Degraded,
             found,
-            "it can read and write all files of root, also without capabilities",
+            "if compromised, it can read and write every file on this machine, even without capabilities",
             "start it with --user USER, or by systemd with User=",
         );
     }

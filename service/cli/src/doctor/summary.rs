@@ -1,16 +1,15 @@
 //! The findings in at most ten lines: what works, what does not, and the one thing to do next.
 
 use lumpscope_observer::{Finding, Level};
+use lumpscope_units::columns::words;
 
-/// Columns of a line.
-const WIDTH: usize = 80;
 /// Columns before the text of a line.
 const INDENT: usize = 10;
 /// Lines of the remedy; with the five others that makes at most ten.
 const REMEDY: usize = 5;
 
-/// The summary of what was found, without the settings.
-pub(super) fn of(findings: &[Finding], details: bool) -> String {
+/// The summary of what was found, without the settings, in lines of at most `width` columns.
+pub(super) fn of(findings: &[Finding], details: bool, width: usize) -> String {
     let topics = |level: Level| -> Vec<&str> {
         let found = findings.iter().filter(|f| f.level == level);
         let mut topics: Vec<&str> = found.map(|f| f.topic.as_str()).collect();
@@ -23,26 +22,28 @@ pub(super) fn of(findings: &[Finding], details: bool) -> String {
         ("MISSING", topics(Level::Missing)),
     ];
     let parts = parts.iter().filter(|(_, topics)| !topics.is_empty());
-    let mut lines: Vec<String> = parts.map(|(word, topics)| line(word, topics)).collect();
+    let mut lines: Vec<String> = parts
+        .map(|(word, topics)| line(word, topics, width))
+        .collect();
     let worst = |level| findings.iter().find(|f| f.level == level);
     if let Some(worst) = worst(Level::Missing).or_else(|| worst(Level::Degraded)) {
         let next = format!("{}: {}", worst.topic, worst.remedy);
-        lines.extend(wrapped("next", &next));
+        lines.extend(wrapped("next", &next, width));
     }
     if !details {
-        lines.push("`lumpscope doctor --all` says what was found, and lists the settings.".into());
+        lines.push("`lumpscope doctor --all` shows details and the settings.".into());
     }
     lines.join("\n")
 }
 
 /// As many topics as fit into a line.
-fn line(word: &str, topics: &[&str]) -> String {
+fn line(word: &str, topics: &[&str], width: usize) -> String {
     let mut text = String::new();
     for (at, topic) in topics.iter().enumerate() {
         let more = format!(" and {} more", topics.len() - at);
         let comma = if at > 0 { ", " } else { "" };
         let last = at + 1 == topics.len();
-        let room = WIDTH - INDENT - if last { 0 } else { more.len() };
+        let room = width - INDENT - if last { 0 } else { more.len() };
         if text.len() + comma.len() + topic.len() > room {
             text.push_str(&more);
             break;
@@ -54,27 +55,13 @@ fn line(word: &str, topics: &[&str]) -> String {
 }
 
 /// A text in lines, cut where it would need too many.
-fn wrapped(word: &str, text: &str) -> Vec<String> {
-    let mut lines = vec![format!("{word:INDENT$}")];
-    let mut words = 0;
-    for part in text.split_whitespace() {
-        let room = lines.last().map_or(0, String::len) + 1 + part.len() <= WIDTH;
-        if words > 0 && !room {
-            lines.push(" ".repeat(INDENT));
-            words = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            let space = if words > 0 { " " } else { "" };
-            line.push_str(space);
-            line.push_str(part);
-        }
-        words += 1;
-    }
+fn wrapped(word: &str, text: &str, width: usize) -> Vec<String> {
+    let lines = words(text, width - INDENT).into_iter().enumerate();
+    let line = |(at, line)| format!("{:INDENT$}{line}", if at == 0 { word } else { "" });
+    let mut lines: Vec<String> = lines.map(line).collect();
     if lines.len() > REMEDY {
         lines.truncate(REMEDY);
-        if let Some(line) = lines.last_mut() {
-            line.push_str(" ...");
-        }
+        lines[REMEDY - 1].push_str(" ...");
     }
     lines
 }
@@ -89,15 +76,15 @@ mod tests {
         let topic = |n: usize| format!("topic number {n}");
         let long = "do this and that ".repeat(60);
         let mut all: Vec<Finding> = (0..30).map(|n| good(&topic(n), "fine")).collect();
-        let told = of(&all, false);
+        let told = of(&all, false, 80);
         assert_eq!(told.lines().count(), 2, "{told}");
         for level in [Level::Degraded, Level::Missing] {
             all.extend((0..30).map(|n| lacking(&topic(n), level, "bad", "hurts", &long)));
         }
-        let told = of(&all, false);
+        let told = of(&all, false, 80);
         assert!(told.lines().count() <= 10, "{told}");
         // A word that is cut off may stand beyond.
-        assert!(told.lines().all(|line| line.len() <= WIDTH + 4), "{told}");
+        assert!(told.lines().all(|line| line.len() <= 84), "{told}");
         for part in [
             "works     topic number 0, ",
             "more\nMISSING   topic number 0",

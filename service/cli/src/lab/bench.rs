@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use lumpscope_lab::{commands, engine, grpc, observe, orders, peers, run as workload, seeds};
+use lumpscope_lab::{engine, grpc, observe, orders, peers, run as workload, seeds};
 use lumpscope_server::config::ServeConfig;
 
 use super::program;
+use crate::client::Connection;
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
@@ -17,13 +18,10 @@ pub(crate) enum BenchCommand {
     Grpc(Box<grpc::GrpcBenchArgs>),
     /// Measure the cost of observation: probes not loaded, histograms only, all events
     Observe(Box<observe::ObserveBenchArgs>),
-    /// Print the commands of a workload without running them
-    Commands(commands::CommandsArgs),
     /// Run one workload on one store, time every command, and print a table like the published ones
     Run(Box<workload::RunArgs>),
     /// Repeat the published tables that this project began with, and explain them
-    #[command(subcommand)]
-    Seeds(seeds::SeedsCommand),
+    Seeds(seeds::SeedsArgs),
     /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
     Orders(Box<orders::OrdersArgs>),
     /// Run one mix of puts and gets on everything installed: the original, fio, files, MinIO
@@ -33,14 +31,16 @@ pub(crate) enum BenchCommand {
     GrpcPeer(grpc::GrpcPeerArgs),
 }
 
-pub(super) fn run(command: BenchCommand) -> Result<ExitCode> {
+pub(super) fn run(connection: &Connection, command: BenchCommand) -> Result<ExitCode> {
     Ok(match command {
         BenchCommand::Engine(args) => engine::run(&args)?,
         BenchCommand::Grpc(args) => grpc::run(&args, &program()?, default_transport())?,
         BenchCommand::Observe(args) => observe::run(&args, &program()?, default_transport())?,
-        BenchCommand::Commands(args) => commands::run(&args)?,
-        BenchCommand::Run(args) => workload::run(&args, &program()?)?,
-        BenchCommand::Seeds(command) => seeds::run(&command, &program()?, default_transport())?,
+        BenchCommand::Run(args) => {
+            let service = args.asks_service().then(|| connection.options());
+            workload::run(&args, &program()?, service.transpose()?)?
+        }
+        BenchCommand::Seeds(args) => seeds::run(&args, &program()?, default_transport())?,
         BenchCommand::Orders(args) => orders::run(&args)?,
         BenchCommand::Peers(args) => peers::run(&args, &program()?)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use lumpscope_client::{Client, LumpId, v1};
+use lumpscope_lab::load::Pace;
 use lumpscope_lab::load::mix::{self, Mix, MixClient, MixCounts, Verb};
 use lumpscope_lab::load::target::{Refusal, service};
-use lumpscope_lab::load::{Latency, Pace};
-use lumpscope_units::{Size, human};
+use lumpscope_units::Size;
 use serde_json::{Value, json};
 
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
 use crate::observe::live::ending;
-use crate::output::print;
+use crate::output::{complain, print};
 
 /// Ids begin here unless told otherwise: "lumpload" in ASCII, then zeros.
 const FIRST_ID: &str = "6c756d706c6f61640000000000000000";
@@ -31,23 +31,23 @@ const MAX_LUMPS: u32 = 10_000_000;
 /// `lumpscope load`.
 #[derive(Args)]
 #[command(
-    after_help = "Prints a line per second, and latencies at the end. The lumps are this command's own: ids from \
-                  --first-id on, at most --lumps in each store. Two loads at the same time need two \
-                  values of --first-id. Exit code 1: a request failed, or a get returned bytes that were not put."
+    after_help = "Prints a line per second, and latencies at the end. It uses the ids from --first-id on, at most --lumps of each store. Concurrent commands \
+                  need different values of --first-id. Exit code 1: a request failed, or a get \
+                  returned wrong bytes."
 )]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Store to use; repeat for more [default: all that the service has]
     #[arg(long = "store", value_name = "NAME")]
     stores: Vec<String>,
-    /// Connections to each store, with one request at a time
+    /// Connections to each store, with one request in flight each
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
     clients: u32,
     /// Size of each lump, e.g. 64K or 4M
     #[arg(long, value_name = "SIZE", default_value = "1M")]
     size: Size,
-    /// Requests per second, all stores together [default: as many as possible]
+    /// Requests per second, all stores together [default: no limit]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// Maximum number of lumps in each store
@@ -70,50 +70,50 @@ pub(crate) struct LoadArgs {
 impl LoadArgs {
     fn check(&self) -> Result<usize> {
         if self.size.0 == 0 || self.size.0 > MAX_SIZE {
-            bail!("--size {} must be 1 to 64M", self.size);
+            bail!("--size: {} is out of range (1 to 64M)", self.size);
         }
         if !(0.0..=1.0).contains(&self.gets) {
-            bail!("--gets {} must be 0 to 1", self.gets);
+            bail!("--gets: {} is out of range (0 to 1)", self.gets);
         }
         if let Some(rate) = self.rate
             && !(rate > 0.0 && rate <= MAX_RATE)
         {
-            bail!("--rate {rate} must be above 0, at most {MAX_RATE}");
+            bail!("--rate: {rate} is out of range (above 0, at most {MAX_RATE})");
         }
         if self.lumps < self.clients {
             bail!(
-                "--lumps {} must be at least --clients {}: each client has lumps of its own",
+                "--lumps: {} is less than --clients {}; each client has its own lumps",
                 self.lumps,
                 self.clients
             );
         }
         let last = self.first_id.0.checked_add(u128::from(self.lumps));
         if last.is_none() {
-            bail!("--first-id {} leaves no room", self.first_id);
+            bail!("--first-id: {} is too large for --lumps", self.first_id);
         }
         usize::try_from(self.size.0).map_err(|_| anyhow!("--size {} is too large", self.size))
     }
 }
 
-pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
+pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCode> {
     let size = args.check()?;
     let stop = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let known = client.stores().await?.into_iter().map(|store| store.name);
     let stores: Vec<String> = match args.stores.is_empty() {
         true => known.collect(),
         false => args.stores.clone(),
     };
     if stores.is_empty() {
-        bail!("the service has no store: give it one with `lumpscope admin add-store`");
+        bail!("the service has no store; add one with `lumpscope admin add-store`");
     }
     let mut clients = Vec::new();
     for store in &stores {
         for number in 0..args.clients {
-            let connection = args.client.connect().await?;
+            let client = connection.connect().await?;
             clients.push(MixClient {
                 store: store.clone(),
-                client: service(connection, store, None),
+                client: service(client, store, None),
                 ids: ids(&args, number),
             });
         }
@@ -127,15 +127,17 @@ pub(super) async fn run(args: LoadArgs) -> Result<ExitCode> {
         pace: Pace::new(time, every, stop),
     };
     let begun = Instant::now();
+    let mut printed = Ok(());
     let (counts, ended) = mix::run(clients, &mix, |second| {
-        if !args.client.json {
-            print(&format!("{}; {}", words(second), latency(second)));
+        if !args.form.json && printed.is_ok() {
+            printed = print(&format!("{second}; {}", second.latency()));
         }
     })
     .await;
-    say(&args, &counts, begun.elapsed().as_secs_f64());
+    let printed = printed.and_then(|()| say(&args, &counts, begun.elapsed().as_secs_f64()));
     let nothing_put = ended.is_err() && counts.of(Verb::Put).requests == 0;
     let cleared = args.keep || nothing_put || clear(&args, &client, &stores).await;
+    printed?;
     match ended {
         Err(Refusal::Service(error)) => Err((*error).into()),
         Err(other) => Err(other.into()),
@@ -165,50 +167,16 @@ async fn clear(args: &LoadArgs, client: &Client, stores: &[String]) -> bool {
             ..Default::default()
         };
         if let Err(error) = client.delete_range(request).await {
-            eprintln!("lumpscope: store {store}: its lumps are not removed: {error}");
+            complain(&format!(
+                "lumpscope: store {store}: its lumps are not removed: {error}"
+            ));
             cleared = false;
         }
     }
     cleared
 }
 
-/// `12 puts, 10 gets, 1 delete, 22 MiB`, and what went wrong.
-fn words(counts: &MixCounts) -> String {
-    let of = |verb| counts.of(verb).requests;
-    let all = counts.all();
-    let mut words = format!(
-        "{} puts, {} gets, {} deletes, {}",
-        of(Verb::Put),
-        of(Verb::Get),
-        of(Verb::Delete),
-        human::bytes(all.bytes)
-    );
-    for (count, what) in [(all.errors, "failed"), (counts.wrong, "came back wrong")] {
-        if count > 0 {
-            words += &format!(", {count} {what}");
-        }
-    }
-    words
-}
-
-/// Latencies of each kind of request that there was.
-fn latency(counts: &MixCounts) -> String {
-    let some = Verb::ALL.map(|verb| (verb, counts.of(verb)));
-    let some = some.iter().filter(|(_, measured)| measured.requests > 0);
-    let lines = some.map(|(verb, measured)| {
-        let Latency {
-            p50_ns,
-            p99_ns,
-            max_ns,
-            ..
-        } = measured.latency;
-        let [p50, p99, max] = [p50_ns, p99_ns, max_ns].map(human::duration_ns);
-        format!("{} p50 {p50}, p99 {p99}, max {max}", verb.name())
-    });
-    lines.collect::<Vec<_>>().join("; ")
-}
-
-fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) {
+fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) -> Result<()> {
     let json = || {
         let all = counts.all();
         let latency: serde_json::Map<String, Value> = Verb::ALL
@@ -220,8 +188,8 @@ fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) {
             "failed": all.errors, "wrong": counts.wrong, "seconds": seconds, "latency": latency})
     };
     let text = || {
-        let latency = latency(counts).replace("; ", "\n");
-        format!("{} in {seconds:.1} s\n{latency}", words(counts))
+        let latency = counts.latency().replace("; ", "\n");
+        format!("{counts} in {seconds:.1} s\n{latency}")
     };
-    args.client.say(json, text);
+    args.form.say(json, text)
 }

@@ -4,7 +4,6 @@
 mod bench;
 mod load;
 mod platter;
-mod service;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
+use crate::client::Connection;
 use crate::error::system;
 
 #[derive(Subcommand)]
@@ -19,12 +19,12 @@ pub(crate) enum LabCommand {
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
     /// Serve stores (raw, ext4, xfs) on loop devices that vanish at the end
-    Lab(service::LabArgs),
-    /// Show what any program makes a disk do, by file and by kind
+    Lab(Box<lumpscope_lab::lab_service::LabArgs>),
+    /// Show the disk requests of any program, by file and by kind
     Watch(Box<lumpscope_lab::watch::WatchArgs>),
     /// Put, get and delete lumps until Ctrl-C, to give a service some load
     Load(load::LoadArgs),
-    /// A disk of spinning platters, as a model and under the kernel
+    /// Modelled hard disk: replay recordings, or attach it as a block device
     #[command(subcommand)]
     Platter(platter::PlatterCommand),
     /// Measure speed
@@ -32,14 +32,14 @@ pub(crate) enum LabCommand {
     Bench(bench::BenchCommand),
 }
 
-pub(crate) fn run(command: LabCommand) -> Result<ExitCode> {
+pub(crate) fn run(connection: Connection, command: LabCommand) -> Result<ExitCode> {
     match command {
         LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, program()?)),
-        LabCommand::Lab(args) => in_one_line(service::run(args, &program()?)),
+        LabCommand::Lab(args) => in_one_line(lumpscope_lab::lab_service::run(&args, &program()?)),
         LabCommand::Watch(args) => in_one_line(lumpscope_lab::watch::run(&args)),
-        LabCommand::Load(args) => crate::block_on_live(load::run(args)),
+        LabCommand::Load(args) => crate::block_on_live(load::run(connection, args)),
         LabCommand::Platter(command) => platter::run(command),
-        LabCommand::Bench(command) => in_one_line(bench::run(command)),
+        LabCommand::Bench(command) => in_one_line(bench::run(&connection, command)),
     }
 }
 

@@ -13,8 +13,9 @@ use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
 use super::units::{NONE, beside, distance, failed, moment};
-use crate::client::ClientArgs;
-use crate::output::{print, print_as_is, table};
+use crate::client::{Connection, Form};
+use crate::error::Exit;
+use crate::output::{complain, escaped, print, print_json, table};
 
 /// Slowest requests that are told when no number is given.
 const SLOWEST: u32 = 5;
@@ -23,18 +24,22 @@ const SLOWEST: u32 = 5;
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
-    client: ClientArgs,
-    /// Id of the request, from its reply; absent: the slowest requests
-    #[arg(conflicts_with_all = ["slowest", "store", "within"])]
+    form: Form,
+    /// Id of the request, from its reply [default: the slowest requests, or the one that the flight
+    /// recorder wrote FILE for]
+    #[arg(conflicts_with_all = ["slowest", "failed", "store", "within"])]
     request_id: Option<u64>,
-    /// The slowest requests, at most this many [default: 5]
+    /// Maximum number of slowest requests [default: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..))]
     slowest: Option<u32>,
-    /// Only slowest requests to this store
+    /// Only requests that failed
+    #[arg(long)]
+    failed: bool,
+    /// Only requests to this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Only slowest requests that ended within this time, as 5m [default: as long as they are kept]
+    /// Only requests that finished within the last TIME, e.g. 5m [default: all that are kept]
     #[arg(long, value_name = "TIME")]
     within: Option<Span>,
     /// Use this recording instead of a service
@@ -42,30 +47,30 @@ pub(crate) struct ExplainArgs {
     replay: Option<PathBuf>,
 }
 
-pub(crate) async fn run(args: ExplainArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: ExplainArgs) -> Result<ExitCode> {
     let requests = match &args.replay {
-        None => asked(&args).await?,
+        None => asked(&connection, &args).await?,
         Some(file) => match recorded(&args, file).await? {
             Some(requests) => requests,
-            None => return Ok(ExitCode::from(3)),
+            None => return Ok(Exit::Missing.into()),
         },
     };
-    if args.client.json {
+    if args.form.json {
         for request in &requests {
-            print_as_is(&to_json(request).to_string());
+            print_json(&to_json(request))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     if requests.is_empty() {
-        print("no request is kept that fits");
+        print("no finished request matches (the slowest of the last minutes are kept)")?;
     }
     let told: Vec<String> = requests.iter().map(text).collect();
-    print(&told.join("\n\n"));
+    print(&told.join("\n\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
-    let client = args.client.connect().await?;
+async fn asked(connection: &Connection, args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
+    let client = connection.connect().await?;
     if let Some(request_id) = args.request_id {
         let reply = client.explain(v1::ExplainRequest { request_id }).await?;
         return Ok(reply.request.into_iter().collect());
@@ -76,6 +81,7 @@ async fn asked(args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
         // Rounded up: 0 would be "as long as they are kept".
         within_seconds: u32::try_from(within.div_ceil(1_000_000_000)).unwrap_or(u32::MAX),
         limit: args.slowest.unwrap_or(SLOWEST),
+        failed: args.failed,
     };
     Ok(client.list_slowest(request).await?.requests)
 }
@@ -85,19 +91,22 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
     let replay = replay::read(file, |_| {}).await?;
     replay::known(&replay, args.store.as_deref())?;
     let clock = replay::clock_of(file)?;
-    let found = match args.request_id {
+    let chosen = args.slowest.is_some() || args.failed || args.store.is_some();
+    let known = |id: &u64| !chosen && replay.explain(*id).is_some();
+    let written_for = replay.written_for().filter(known);
+    let found = match args.request_id.or(written_for) {
         None => {
             let limit = args.slowest.unwrap_or(SLOWEST);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            replay.slowest(args.store.as_deref(), limit)
+            replay.slowest(args.store.as_deref(), args.failed, limit)
         }
         Some(id) => match replay.explain(id) {
             Some(explained) => vec![explained],
             None => {
-                eprintln!(
-                    "lumpscope: nothing is known of request {id} in {}",
+                complain(&format!(
+                    "lumpscope: request {id} is not in {}",
                     file.display()
-                );
+                ));
                 return Ok(None);
             }
         },
@@ -108,7 +117,7 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
 
 /// The request in words.
 fn text(r: &v1::SlowRequest) -> String {
-    let mut text = format!("{}\n{}", r.sentence, about(r));
+    let mut text = format!("{}\n{}", escaped(&r.sentence), escaped(&about(r)));
     if !r.steps.is_empty() {
         let _ = write!(text, "\n\n{}", steps(r));
     }
@@ -116,10 +125,10 @@ fn text(r: &v1::SlowRequest) -> String {
         let _ = write!(text, "\n\n{}", blocks(r));
     }
     if let Some(lost) = lost(r) {
-        let _ = write!(text, "\n\n{lost}");
+        let _ = write!(text, "\n\n{}", escaped(&lost));
     }
     if !r.incomplete.is_empty() {
-        let _ = write!(text, "\n\nincomplete: {}", r.incomplete);
+        let _ = write!(text, "\n\nincomplete: {}", escaped(&r.incomplete));
     }
     text
 }
@@ -180,7 +189,7 @@ fn blocks(r: &v1::SlowRequest) -> String {
     let listed = r.blocks.len();
     match usize::try_from(r.block_requests) {
         Ok(all) if all > listed => {
-            format!("{table}\n{listed} of its {all} block requests are listed")
+            format!("{table}\n{listed} of its {all} block requests listed")
         }
         _ => table.to_string(),
     }
@@ -201,7 +210,7 @@ fn notes(b: &v1::BlockIo) -> Option<String> {
         notes.push(format!("shared, {} of it ours", human::bytes(b.own_bytes)));
     }
     if b.uncertain {
-        notes.push("perhaps not ours".to_owned());
+        notes.push("possibly not ours".to_owned());
     }
     if b.failed {
         notes.push(failed(&b.failure));
@@ -301,10 +310,8 @@ mod tests {
     #[test]
     fn a_request_is_told_from_its_head_to_what_is_missing() {
         let told = text(&explained());
-        let lines: Vec<String> = told
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect();
+        // On a terminal a block request has two lines.
+        let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
         for wanted in [
             "put of 1 MiB took 9.1 ms",
             "request 7, store fast on loop3, accepted at 2026-11-21 14:35:50.123456 UTC",
@@ -313,14 +320,11 @@ mod tests {
             "there before: other (dd[4711]) in /system.slice/backup.service",
             "- flush flush - - - - -",
             "shared, 0 B of it ours, FAILED: medium",
-            "2 of its 3 block requests are listed",
+            "2 of its 3 block requests listed",
             "lost to others: 5.90 ms (fs-journal 5.90 ms)",
             "incomplete: 2 events were lost",
         ] {
-            assert!(
-                lines.iter().any(|line| line == wanted),
-                "{wanted} in {lines:#?}"
-            );
+            assert!(words.contains(wanted), "{wanted} in {told}");
         }
         let json = to_json(&explained());
         assert_eq!(json["blocks"][0]["seek_bytes"], -(41_i64 << 30));

@@ -1,14 +1,76 @@
-//! Block requests of a recording in the forms that other tools read.
+//! `lumpscope export`: block requests of a recording in the forms that other tools read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::Result;
+use clap::Args;
 use lumpscope_client::v1;
+use lumpscope_units::human;
 use serde_json::json;
+
+use super::replay;
+use super::trace::{FilterArgs, fits};
+use crate::output::{complain, escaped, escaped_json, print_as_is};
+
+/// Most block requests of an export, which are ordered in memory: about 2 GiB.
+const MOST: usize = 4 << 20;
+
+/// `lumpscope export`.
+#[derive(Args)]
+pub(crate) struct ExportArgs {
+    /// File written by `lumpscope record` or the flight recorder
+    file: PathBuf,
+    /// Form of the output
+    #[arg(long, value_name = "FORMAT")]
+    format: Format,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// End after this many block requests; at most 4,194,304 are exported
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// Block requests of a recording that fit, and how many there was no room for.
+#[derive(Default)]
+struct Collected {
+    blocks: Vec<v1::BlockLine>,
+    left_out: u64,
+}
+
+pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode> {
+    let wanted = args.filter.request();
+    let count = args.count.and_then(|count| usize::try_from(count).ok());
+    let room = count.unwrap_or(usize::MAX).min(MOST);
+    let collected = Arc::new(Mutex::new(Collected::default()));
+    let to = Arc::clone(&collected);
+    let read = replay::read(&args.file, move |block| {
+        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        match fits(&block, &wanted) {
+            true if to.blocks.len() < room => to.blocks.push(block),
+            true => to.left_out += 1,
+            false => {}
+        }
+    });
+    replay::known(&read.await?, args.filter.store.as_deref())?;
+    let found = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+    if count.is_none() && found.left_out > 0 {
+        complain(&format!(
+            "lumpscope: incomplete: left out {} beyond {MOST}",
+            human::counted(found.left_out, "block request")
+        ));
+    }
+    let disks = replay::disks(&args.file)?;
+    print_as_is(&text(args.format, &found.blocks, &disks))?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// A form that another tool reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Format {
+enum Format {
     /// Comma-separated, a line each, times in nanoseconds since 1970
     Csv,
     /// An I/O log of fio, version 3, for `fio --read_iolog`
@@ -23,7 +85,7 @@ pub(super) enum Format {
 pub(super) type Disks = BTreeMap<String, (u32, u32)>;
 
 /// All of the block requests as text. Times begin with the first of them, but for CSV.
-pub(super) fn text(format: Format, blocks: &[v1::BlockLine], disks: &Disks) -> String {
+fn text(format: Format, blocks: &[v1::BlockLine], disks: &Disks) -> String {
     match format {
         Format::Csv => csv(blocks),
         Format::Fio => fio(blocks),
@@ -48,7 +110,7 @@ fn bytes(block: &v1::BlockLine) -> (u64, u64) {
     )
 }
 
-/// Name of its disk; recordings from before say none.
+/// Name of its disk; recordings of older versions have none.
 fn disk(block: &v1::BlockLine) -> &str {
     match block.device.as_str() {
         "" => "unknown",
@@ -74,18 +136,23 @@ fn ids(block: &v1::BlockLine) -> String {
     ids.join(" ")
 }
 
-/// A field of CSV: in quotes where it needs them.
+/// A field of CSV: in quotes where it needs them, in one line, and never a formula of a spreadsheet.
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
+    let text = match text.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    };
+    let text = escaped(&text);
+    if text.contains([',', '"']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }
-    text.to_owned()
+    text.into_owned()
 }
 
 fn csv(blocks: &[v1::BlockLine]) -> String {
     let mut out = "done_unix_ns,disk,stores,operation,owner,requests,process,pid,sector,sectors,\
                    seek_bytes,previous_owner,queue_ns,device_ns,failed,cgroup,container,failure,flags,\
-                   hardware_queue\n"
+                   hardware_queue,uncertain\n"
         .to_owned();
     let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for block in blocks {
@@ -93,8 +160,8 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             block.done_unix_ns.to_string(),
             quoted(&block.device),
             quoted(&block.stores.join(" ")),
-            block.operation.clone(),
-            block.owner.clone(),
+            quoted(&block.operation),
+            quoted(&block.owner),
             ids(block),
             quoted(&block.process),
             block.pid.to_string(),
@@ -107,14 +174,25 @@ fn csv(blocks: &[v1::BlockLine]) -> String {
             block.failed.to_string(),
             quoted(&block.cgroup),
             quoted(&block.container),
-            block.failure.clone(),
-            block.flags.join(" "),
+            quoted(&block.failure),
+            quoted(&block.flags.join(" ")),
             number(block.hardware_queue.map(u64::from)),
+            block.uncertain.to_string(),
         ];
         out += &fields.join(",");
         out.push('\n');
     }
     out
+}
+
+/// Path of a disk for fio, which writes to it: a name cannot lead out of /dev, nor into a further field.
+fn path(disk: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-!".contains(c);
+    let name = disk.replace(|c| !is_name(c), "_");
+    match name.starts_with('.') {
+        true => format!("/dev/_{name}"),
+        false => format!("/dev/{name}"),
+    }
 }
 
 /// In the order in which they were made. What fio has no word for is left out.
@@ -130,20 +208,20 @@ fn fio(blocks: &[v1::BlockLine]) -> String {
         };
         let at = times(block)[0].saturating_sub(begin);
         let (offset, length) = bytes(block);
-        let file = disk(block);
-        let line = format!("{} /dev/{file} {action} {offset} {length}\n", at / 1000);
+        let file = path(disk(block));
+        let line = format!("{} {file} {action} {offset} {length}\n", at / 1000);
         lines.push((at, line));
     }
     lines.sort_by_key(|(at, _)| *at);
     let files = disks_of(blocks);
     let end = lines.last().map_or(0, |(at, _)| at / 1000);
     let mut out = "fio version 3 iolog\n".to_owned();
-    for file in &files {
-        let _ = write!(out, "0 /dev/{file} add\n0 /dev/{file} open\n");
+    for file in files.iter().map(|file| path(file)) {
+        let _ = write!(out, "0 {file} add\n0 {file} open\n");
     }
     out.extend(lines.into_iter().map(|(_, line)| line));
-    for file in &files {
-        let _ = writeln!(out, "{end} /dev/{file} close");
+    for file in files.iter().map(|file| path(file)) {
+        let _ = writeln!(out, "{end} {file} close");
     }
     out
 }
@@ -181,7 +259,7 @@ fn blkparse(blocks: &[v1::BlockLine], disks: &Disks) -> String {
         let last = match action {
             "C" if block.failed => "-5".to_owned(),
             "C" => "0".to_owned(),
-            _ => block.process.replace(char::is_control, "?"),
+            _ => escaped(&block.process).into_owned(),
         };
         let (cpu, pid, sector, sectors) = (0, block.pid, block.sector, block.sectors);
         let _ = writeln!(
@@ -220,6 +298,7 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             "failure": block.failure,
             "flags": block.flags,
             "hardware_queue": block.hardware_queue,
+            "uncertain": block.uncertain,
         });
         let name = format!("{} {}", block.operation, block.owner);
         let spans = [
@@ -239,9 +318,7 @@ fn perfetto(blocks: &[v1::BlockLine]) -> String {
             }
         }
     }
-    let mut text = json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string();
-    text.push('\n');
-    text
+    escaped_json(&json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string()) + "\n"
 }
 
 #[expect(
@@ -288,11 +365,24 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let columns = lines[0].split(',').count();
-        assert_eq!(columns, 20);
+        assert_eq!(columns, 21);
         assert_eq!(
             lines[1],
-            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,,,"
+            "1000020000,loop3,fast,write,request,7 8,\"a,\"\"b\"\"\",0,16,8,,,1000,5000,false,/a.scope,,,,,false"
         );
+    }
+
+    #[test]
+    fn no_name_is_a_formula_or_a_path() {
+        for formula in ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)"] {
+            let mut block = block("write", 1_000_020_000, 16);
+            block.process = formula.to_owned();
+            let text = text(Format::Csv, &[block], &Disks::new());
+            assert!(text.contains(&format!(",'{formula},")), "{text}");
+        }
+        assert_eq!(path("cciss!c0d0"), "/dev/cciss!c0d0");
+        assert_eq!(path("../etc/passwd"), "/dev/_.._etc_passwd");
+        assert_eq!(path("sda write 0 9"), "/dev/sda_write_0_9");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Shared parts of commands that run until they are ended.
 
-use std::io::Write as _;
-
 use anyhow::Result;
+use lumpscope_units::human;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::system;
+use crate::output::complain;
 
 /// Is cancelled when the user wants the command to end: by Ctrl-C or SIGTERM.
 pub(crate) fn ending() -> Result<CancellationToken> {
@@ -25,14 +25,6 @@ pub(crate) fn ending() -> Result<CancellationToken> {
     Ok(asked)
 }
 
-/// Writes to stdout at once; false: nobody reads it any more.
-pub(super) fn put_out(text: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .is_ok()
-}
-
 /// Says on stderr what is missing, whenever that changes.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
@@ -45,16 +37,16 @@ impl Doubts {
     pub(super) fn tell(&mut self, incomplete: &str, dropped: u64) {
         if incomplete != self.said {
             match incomplete {
-                "" => eprintln!("lumpscope: complete again"),
-                _ => eprintln!("lumpscope: incomplete: {incomplete}"),
+                "" => complain("lumpscope: complete again"),
+                _ => complain(&format!("lumpscope: incomplete: {incomplete}")),
             }
             incomplete.clone_into(&mut self.said);
         }
         if dropped > self.dropped {
-            let more = dropped - self.dropped;
-            eprintln!(
-                "lumpscope: {more} block requests were left out: they were not taken in time"
-            );
+            let more = human::counted(dropped - self.dropped, "block request");
+            complain(&format!(
+                "lumpscope: left out {more} that were not read in time"
+            ));
             self.dropped = dropped;
         }
     }

@@ -1,10 +1,11 @@
-//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`.
+//! The commands that show what the disks did: `explain`, `trace`, `top`, `record`, `export`, `bpftrace`.
 
+pub(super) mod bpftrace;
 pub(super) mod explain;
-mod export;
+pub(super) mod export;
 pub(super) mod live;
 pub(super) mod record;
-mod replay;
+pub(super) mod replay;
 pub(super) mod top;
 pub(super) mod trace;
 mod units;

@@ -9,20 +9,22 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use lumpscope_engine::guard::check_new_file;
 use lumpscope_units::human;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::live::ending;
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
 use crate::error::file as file_error;
+use crate::output::complain;
 
 /// `lumpscope record`.
 #[derive(Args)]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
-    client: ClientArgs,
-    /// File to be made; only its owner can read it
+    form: Form,
+    /// File to create; only its owner can read it
     file: PathBuf,
     /// End after this many seconds instead of at Ctrl-C
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -38,9 +40,9 @@ const LAST_REPLIES: u32 = 8;
 /// They are waited for no longer than this.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: RecordArgs) -> Result<ExitCode> {
     let ending = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let mut live = client.record().await?;
     let mut file = create(&args.file, args.force)?;
     let write = file_error("write", &args.file);
@@ -52,24 +54,21 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
     let mut left: Option<u32> = None;
     while left != Some(0) {
         let reply = tokio::select! {
-            reply = live.next() => reply?,
-            () = ending.cancelled(), if left.is_none() => {
-                over.as_mut().reset(Instant::now() + LAST_WAIT);
-                left = Some(LAST_REPLIES);
-                continue;
-            }
-            () = &mut over => {
-                if left.is_some() {
-                    break;
-                }
-                over.as_mut().reset(Instant::now() + LAST_WAIT);
-                left = Some(LAST_REPLIES);
-                continue;
-            }
+            reply = live.next() => Some(reply?),
+            () = ending.cancelled(), if left.is_none() => None,
+            () = &mut over => match left {
+                Some(_) => break,
+                None => None,
+            },
+        };
+        let Some(reply) = reply else {
+            over.as_mut().reset(Instant::now() + LAST_WAIT);
+            left = Some(LAST_REPLIES);
+            continue;
         };
         left = left.map(|left| left - 1);
         let Some(reply) = reply else {
-            eprintln!("lumpscope: the service hands out no more");
+            complain("lumpscope: the service ended the stream");
             break;
         };
         file.write_all(&reply.lines).map_err(write)?;
@@ -82,26 +81,30 @@ pub(crate) async fn run(args: RecordArgs) -> Result<ExitCode> {
         dropped = reply.dropped;
     }
     if dropped > 0 {
-        eprintln!(
-            "lumpscope: incomplete: {dropped} lines were left out, because they were not taken in time"
-        );
+        complain(&format!(
+            "lumpscope: incomplete: left out {} that were not read in time",
+            human::counted(dropped, "line")
+        ));
     }
-    args.client.say(
+    args.form.say(
         || json!({"file": args.file, "lines": lines, "bytes": bytes, "dropped": dropped}),
         || {
             format!(
-                "recorded {} lines, {}, {} left out",
-                human::count(lines),
+                "recorded {}, {}; {} left out",
+                human::counted(lines, "line"),
                 human::bytes(bytes),
                 human::count(dropped)
             )
         },
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes the file. Says whose it is before anything is in it.
 fn create(path: &Path, force: bool) -> Result<File> {
+    if !path.exists() {
+        check_new_file(path)?;
+    }
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     match force {
@@ -110,10 +113,10 @@ fn create(path: &Path, force: bool) -> Result<File> {
     };
     let wrong = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AlreadyExists => anyhow!(
-            "{} is there already: choose another name, or replace it with --force",
+            "{} exists; choose another name, or replace it with --force",
             path.display()
         ),
-        _ => file_error("make", path)(source),
+        _ => file_error("create", path)(source),
     };
     let file = options.open(path).map_err(wrong)?;
     // One that was there keeps its permissions when it is opened.
@@ -127,6 +130,15 @@ fn create(path: &Path, force: bool) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_among_the_devices_is_none_for_a_recording() {
+        for force in [false, true] {
+            let refused = create(Path::new("/dev/lumpscope-none"), force);
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("lsblk lists them"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_recording_is_private_and_replaces_nothing_unasked() {

@@ -13,6 +13,7 @@ use lumpscope_server::observed::convert::{self, WallClock};
 use super::export::Disks;
 use super::live::Doubts;
 use crate::error::file as file_error;
+use crate::output::complain;
 
 /// No line with a recording's time of day is longer, in bytes.
 const LONGEST_CLOCK: u64 = 256;
@@ -31,22 +32,23 @@ pub(super) async fn read(
     }
 }
 
-fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Replay> {
-    let file = BufReader::new(open(path)?);
+/// Reads a recording as far as it goes; that it is cut off is said on stderr.
+pub(crate) fn take(path: &Path, on_line: impl FnMut(BlockLine)) -> Result<Replay> {
     let mut replay = Replay::new();
-    let clock = clock_of(path)?;
-    let done = replay.read(file, |line: BlockLine| {
-        on_block(convert::block_line(line, clock));
-    });
-    match done {
+    let (file, path) = (open(path)?, path.display());
+    match replay.read(BufReader::new(file), on_line) {
         Ok(()) => {}
         Err(cut_off @ ReplayError::CutOff { .. }) => {
-            eprintln!("lumpscope: incomplete: {}: {cut_off}", path.display());
+            complain(&format!("lumpscope: incomplete: {path}: {cut_off}"));
         }
-        Err(error) => {
-            bail!("{}: {error}", path.display());
-        }
+        Err(error) => bail!("{path}: {error}"),
     }
+    Ok(replay)
+}
+
+fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Replay> {
+    let clock = clock_of(path)?;
+    let replay = take(path, |line| on_block(convert::block_line(line, clock)))?;
     let told: Vec<String> = replay
         .stores()
         .iter()
@@ -66,6 +68,7 @@ pub(super) fn clock_of(path: &Path) -> Result<WallClock> {
         Ok(Input::Clock {
             monotonic_ns,
             unix_ns,
+            ..
         }) => WallClock::recorded(monotonic_ns, unix_ns),
         _ => WallClock::of_a_recording(),
     })
@@ -89,7 +92,7 @@ pub(super) fn known(replay: &Replay, store: Option<&str>) -> Result<()> {
     match store {
         Some(name) if !stores.iter().any(|known| known == name) => {
             bail!(
-                "there is no store {name:?} in the recording: it has {}",
+                "no store {name:?} in the recording (it has {})",
                 stores.join(", ")
             );
         }
@@ -99,23 +102,36 @@ pub(super) fn known(replay: &Replay, store: Option<&str>) -> Result<()> {
 
 /// The disks of a recording, and their numbers.
 pub(super) fn disks(path: &Path) -> Result<Disks> {
-    let mut file = BufReader::new(open(path)?);
-    let (mut disks, mut line) = (Disks::new(), Vec::new());
-    loop {
-        line.clear();
-        let read = file.read_until(b'\n', &mut line);
-        if read.map_err(file_error("read", path))? == 0 {
-            return Ok(disks);
-        }
-        if line.starts_with(b"{\"placed\"")
-            && let Ok(Input::Placed {
-                placement, disk, ..
-            }) = serde_json::from_slice(&line)
+    let mut disks = Disks::new();
+    inputs(path, b"{\"placed\"", |input| {
+        if let Input::Placed {
+            placement, disk, ..
+        } = input
         {
             // As the kernel packs them.
             disks.insert(disk, (placement.dev >> 20, placement.dev & 0xf_ffff));
         }
+    })?;
+    Ok(disks)
+}
+
+/// The lines of a recording that begin so.
+fn inputs(path: &Path, begin: &[u8], mut each: impl FnMut(Input)) -> Result<()> {
+    let mut file = BufReader::new(open(path)?);
+    let mut line = Vec::new();
+    while file
+        .read_until(b'\n', &mut line)
+        .map_err(file_error("read", path))?
+        > 0
+    {
+        if line.starts_with(begin)
+            && let Ok(input) = serde_json::from_slice(&line)
+        {
+            each(input);
+        }
+        line.clear();
     }
+    Ok(())
 }
 
 /// How much time a recording covers: between the first and the last mark of time in it.
@@ -129,23 +145,13 @@ pub(super) async fn covers(path: &Path) -> Result<Duration> {
 }
 
 fn marks(path: &Path) -> Result<Duration> {
-    let mut file = BufReader::new(open(path)?);
     let (mut first, mut last) = (None, 0);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let read = file.read_until(b'\n', &mut line);
-        let read = read.map_err(file_error("read", path))?;
-        if read == 0 {
-            break;
-        }
-        if line.starts_with(b"{\"drained\"")
-            && let Ok(Input::Drained { until_ns }) = serde_json::from_slice(&line)
-        {
+    inputs(path, b"{\"drained\"", |input| {
+        if let Input::Drained { until_ns } = input {
             first.get_or_insert(until_ns);
             last = until_ns;
         }
-    }
+    })?;
     let length = last.saturating_sub(first.unwrap_or(last));
     Ok(Duration::from_nanos(length))
 }

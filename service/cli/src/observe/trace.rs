@@ -1,29 +1,31 @@
-//! `lumpscope trace`: two lines for each block request, as it completes, and a third that names the
-//! cgroup of another process.
+//! `lumpscope trace`: each block request as it completes. On a terminal of less than [`WIDE`] columns
+//! it has two lines, and a third that names the cgroup of another process; elsewhere it has one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
-use lumpscope_units::columns::{fitted_to, room};
+use lumpscope_units::columns::{COLUMNS, fitted, trimmed};
 use lumpscope_units::{Size, Span, clock::time_of_day, human};
 
-use super::export::{self, Format};
-use super::live::{Doubts, ending, put_out};
+use super::live::{Doubts, ending};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, process, time};
-use crate::client::ClientArgs;
+use crate::client::{Connection, Form};
+use crate::output::{self, complain, escaped};
+
+/// From so many columns on, a block request has one line.
+const WIDE: u16 = 160;
 
 /// `lumpscope trace`.
 #[derive(Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     #[command(flatten)]
     filter: FilterArgs,
     /// End after this many block requests
@@ -32,46 +34,35 @@ pub(crate) struct TraceArgs {
     /// Show this recording instead of a service
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Print the recording's block requests in the form of another tool; at most 4,194,304
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        requires = "replay",
-        conflicts_with = "json"
-    )]
-    export: Option<Format>,
 }
 
-/// Block requests in an export, which is ordered in memory: about 2 GiB.
-const MAX_EXPORTED: usize = 4 << 20;
-
-/// Which block requests.
+// No documentation: clap would take it for that of the command.
 #[derive(Args)]
-struct FilterArgs {
+pub(super) struct FilterArgs {
     /// Only block requests of the disk below this store
     #[arg(long, value_name = "STORE")]
-    store: Option<String>,
+    pub(super) store: Option<String>,
     /// Only block requests of this owner class
     #[arg(long, value_name = "CLASS",
-          value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "other"])]
+          value_parser = ["request", "store", "fs-journal", "fs-metadata", "writeback", "unknown", "other"])]
     owner: Option<String>,
     /// Only block requests of this operation
     #[arg(long, value_name = "OPERATION",
           value_parser = ["read", "write", "flush", "discard", "other"])]
     op: Option<String>,
-    /// Only block requests made for this request
+    /// Only block requests issued for this request
     #[arg(long, value_name = "ID")]
     request: Option<u64>,
-    /// Only block requests that took at least this long from queued to completed, as 5ms
+    /// Only block requests that took at least this long from queued to completed, e.g. 5ms
     #[arg(long, value_name = "TIME")]
     min_latency: Option<Span>,
-    /// Only block requests for which the head travelled at least this far, as 1G
+    /// Only block requests for which the head moved at least this far, e.g. 1G
     #[arg(long, value_name = "SIZE")]
     min_distance: Option<Size>,
 }
 
 impl FilterArgs {
-    fn request(&self) -> v1::TraceRequest {
+    pub(super) fn request(&self) -> v1::TraceRequest {
         v1::TraceRequest {
             store: self.store.clone().unwrap_or_default(),
             owner: self.owner.clone().unwrap_or_default(),
@@ -83,82 +74,55 @@ impl FilterArgs {
     }
 }
 
-pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: TraceArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         return recorded(&args, file).await;
     }
     let ending = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let mut live = client.trace(args.filter.request()).await?;
-    let mut screen = Screen::new(args.client.json, args.count);
+    let mut screen = Screen::new(args.form.json, args.count);
     loop {
         let reply = tokio::select! {
             reply = live.next() => reply?,
             () = ending.cancelled() => break,
         };
         let Some(reply) = reply else {
-            eprintln!("lumpscope: the service hands out no more");
+            complain("lumpscope: the service ended the stream");
             break;
         };
-        if !screen.show(&reply) {
+        if !screen.show(&reply)? {
             break;
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A recording for another tool.
-async fn exported(args: &TraceArgs, file: &Path, format: Format) -> Result<ExitCode> {
-    let wanted = args.filter.request();
-    let count = args.count.and_then(|count| usize::try_from(count).ok());
-    let room = count.unwrap_or(usize::MAX).min(MAX_EXPORTED);
-    let blocks = Arc::new(Mutex::new(Vec::new()));
-    let to = Arc::clone(&blocks);
-    let left_out = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&left_out);
-    let read = replay::read(file, move |block| {
-        if !fits(&block, &wanted) {
-            return;
-        }
-        let mut blocks = to.lock().unwrap_or_else(PoisonError::into_inner);
-        if blocks.len() < room {
-            blocks.push(block);
-        } else {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    replay::known(&read.await?, args.filter.store.as_deref())?;
-    let left_out = left_out.load(Ordering::Relaxed);
-    if count.is_none() && left_out > 0 {
-        eprintln!("lumpscope: incomplete: {left_out} block requests beyond {MAX_EXPORTED}");
-    }
-    let blocks = std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner));
-    put_out(&export::text(format, &blocks, &replay::disks(file)?));
     Ok(ExitCode::SUCCESS)
 }
 
 /// From a recording.
 async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
-    if let Some(format) = args.export {
-        return exported(args, file, format).await;
-    }
     let wanted = args.filter.request();
-    let mut screen = Screen::new(args.client.json, args.count);
-    let mut more = true;
+    let mut screen = Screen::new(args.form.json, args.count);
+    let more = Arc::new(Mutex::new(Ok(true)));
+    let shown = Arc::clone(&more);
     let read = replay::read(file, move |block| {
-        if more && fits(&block, &wanted) {
-            more = screen.show(&v1::TraceResponse {
+        let mut more = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*more, Ok(true)) && fits(&block, &wanted) {
+            *more = screen.show(&v1::TraceResponse {
                 blocks: vec![block],
                 ..Default::default()
             });
         }
     });
     replay::known(&read.await?, args.filter.store.as_deref())?;
+    std::mem::replace(
+        &mut *more.lock().unwrap_or_else(PoisonError::into_inner),
+        Ok(false),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Whether a block request is one of those that are wanted: what a service decides by itself.
-fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
+pub(super) fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
     let word = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
     let (queue, device) = (block.queue_ns.unwrap_or(0), block.device_ns.unwrap_or(0));
     let travelled = block.seek_bytes.map_or(0, i64::unsigned_abs);
@@ -176,8 +140,6 @@ struct Screen {
     left: u64,
     doubts: Doubts,
     begun: bool,
-    /// Columns of a line.
-    room: usize,
 }
 
 impl Screen {
@@ -187,51 +149,57 @@ impl Screen {
             left: count.unwrap_or(u64::MAX),
             doubts: Doubts::default(),
             begun: false,
-            room: room(),
         }
     }
 
     /// False: that was all.
-    fn show(&mut self, reply: &v1::TraceResponse) -> bool {
+    fn show(&mut self, reply: &v1::TraceResponse) -> Result<bool> {
         self.doubts.tell(&reply.incomplete, reply.dropped);
         let mut text = String::new();
         if !self.json && !self.begun {
-            text = head(self.room) + "\n";
+            text = head(width()) + "\n";
         }
         self.begun = true;
-        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-        for block in reply.blocks.iter().take(left) {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        for block in reply.blocks.iter().take(room) {
             let line = match self.json {
-                true => to_json(block).to_string(),
-                false => line(block, self.room),
+                true => output::json(&to_json(block))?,
+                false => line(block, width()),
             };
             text.push_str(line.trim_end());
             text.push('\n');
             self.left -= 1;
         }
-        (text.is_empty() || put_out(&text)) && self.left > 0
+        let read = text.is_empty() || output::write(text.as_bytes())?;
+        Ok(read && self.left > 0)
     }
 }
 
-/// Columns in which a block request is one line.
-const ONE_LINE: usize = 140;
+fn width() -> usize {
+    match console::Term::stdout().size_checked() {
+        Some((_, columns)) if columns >= WIDE => usize::MAX,
+        _ => output::width(),
+    }
+}
 
-/// A block request, what the disk did and for whom: as two lines where one has no room.
-fn columns(did: [&str; 8], whom: [&str; 3], room: usize) -> String {
-    let [at, device, op, sector, size, seek, queue, took] = did;
-    let [owner, process, before] = whom;
+/// What the disk did and for whom: a line of each in 80 columns, or both in one line.
+fn columns(did: [&str; 8], whom: [&str; 3], width: usize) -> String {
+    let [at, device, op, sector, size, seek, queue, took] = did.map(escaped);
+    let [owner, process, before] = whom.map(escaped);
     let did = format!(
         "{at:<15} {device:<8} {op:<7} {sector:>12} {size:>8} {seek:>9} {queue:>7} {took:>7}"
     );
     let whom = format!("{owner:<18} {process:<20} {before}");
-    let (did, whom) = (did.trim_end(), whom.trim_end());
-    match room < ONE_LINE {
-        true => format!("{did}\n{:<16}{whom}", ""),
-        false => format!("{did:<80} {whom}"),
+    match width {
+        COLUMNS => {
+            let lines = trimmed(&format!("{did}\n{:16}{whom}", ""));
+            fitted(&lines, COLUMNS).trim_end().to_owned()
+        }
+        _ => format!("{did}  {whom}").trim_end().to_owned(),
     }
 }
 
-fn head(room: usize) -> String {
+fn head(width: usize) -> String {
     columns(
         [
             "done, UTC",
@@ -244,11 +212,11 @@ fn head(room: usize) -> String {
             "device",
         ],
         ["for", "process", "there before"],
-        room,
+        width,
     )
 }
 
-fn line(b: &v1::BlockLine, room: usize) -> String {
+fn line(b: &v1::BlockLine, width: usize) -> String {
     let (sector, size) = match b.sectors {
         0 => (NONE.to_owned(), NONE.to_owned()),
         n => (b.sector.to_string(), human::bytes(u64::from(n) * 512)),
@@ -267,9 +235,17 @@ fn line(b: &v1::BlockLine, room: usize) -> String {
         before.push_str("  ");
         before.push_str(&beside);
     }
+    if b.uncertain {
+        before.push_str("  owner not certain");
+    }
     if b.failed {
         before.push_str("  ");
         before.push_str(&failed(&b.failure));
+    }
+    // Our own is known, and kernel threads are in none.
+    let cgroup = (b.owner == "other" && !b.cgroup.is_empty()).then(|| escaped(&b.cgroup));
+    if let (Some(cgroup), false) = (&cgroup, width == COLUMNS) {
+        before.push_str(&format!("  in {cgroup}"));
     }
     let shown = columns(
         [
@@ -283,21 +259,17 @@ fn line(b: &v1::BlockLine, room: usize) -> String {
             &time(b.device_ns),
         ],
         [&owner, &process(&b.process, b.pid), &before],
-        room,
+        width,
     );
-    // Our own is known, and kernel threads are in none.
-    let text = match b.owner.as_str() {
-        "other" if !b.cgroup.is_empty() => {
-            let behind = if room < ONE_LINE {
-                "\n                "
-            } else {
-                "  "
-            };
-            format!("{shown}{behind}in {}", b.cgroup)
+    match cgroup {
+        Some(cgroup) if width == COLUMNS => {
+            format!(
+                "{shown}\n{}",
+                fitted(&format!("{:<16}in {cgroup}", ""), COLUMNS)
+            )
         }
         _ => shown,
-    };
-    fitted_to(&text, room).trim_end().to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -338,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_request_is_a_line_or_two_under_their_head() {
+    fn a_block_request_is_two_lines_under_their_head() {
         let block = v1::BlockLine {
             done_unix_ns: 1_795_271_750_123_456_789,
             device: "loop3".into(),
@@ -355,7 +327,7 @@ mod tests {
             device_ns: None,
             ..Default::default()
         };
-        let shown = line(&block, 80);
+        let shown = line(&block, COLUMNS);
         let words: Vec<&str> = shown.split_whitespace().collect();
         let wanted = "14:35:50.123456 loop3 write 975512 1.00 MiB +312 MiB 2.50 µs - request 17, 18 \
                       lumpscope[4711] fs-journal";
@@ -364,28 +336,28 @@ mod tests {
             let line = text.lines().nth(1).unwrap();
             line.split(word).next().unwrap().chars().count()
         };
-        assert_eq!(at(&head(80), "for"), at(&shown, "request 17"));
+        assert_eq!(at(&head(COLUMNS), "for"), at(&shown, "request 17"));
         assert!(
             shown.lines().all(|line| line.chars().count() <= 80),
             "{shown}"
         );
         assert_eq!(to_json(&block)["device_ns"], serde_json::Value::Null);
+        let doubted = v1::BlockLine {
+            uncertain: true,
+            ..block.clone()
+        };
+        let told = line(&doubted, usize::MAX);
+        assert!(told.ends_with("fs-journal  owner not certain"), "{told}");
         let foreign = v1::BlockLine {
             owner: "other".into(),
             cgroup: "/system.slice/backup.service".into(),
             ..block
         };
-        let told = line(&foreign, 80);
+        let told = line(&foreign, COLUMNS);
         let last = told.lines().nth(2).expect("a third line");
         assert_eq!(last.trim(), "in /system.slice/backup.service");
-        let one = line(&foreign, usize::MAX);
-        assert_eq!(
-            one.split_whitespace().collect::<Vec<_>>(),
-            told.split_whitespace().collect::<Vec<_>>()
-        );
-        assert_eq!(
-            (one.lines().count(), head(usize::MAX).lines().count()),
-            (1, 1)
-        );
+        let told = line(&foreign, usize::MAX);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(told.ends_with(last.trim()), "{told}");
     }
 }

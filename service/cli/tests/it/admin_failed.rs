@@ -187,9 +187,9 @@ async fn a_store_that_fails_in_service_is_taken_out_and_added_again() {
         assert!(stored < 100, "the limit does not hold");
     };
     assert!(stored > 5, "{failure:?}");
-    let words = ["takes no changes"];
+    let words = ["refuses the journal"];
     let late = put_as(&mut client, embedded("bad", 999), &body(1, 40_000)).await;
-    refused(late, Code::FailedPrecondition, &words);
+    refused(late, Code::Unavailable, &words);
     assert!(get(&mut client, "bad", 1).await.unwrap() == body(1, 40_000));
     let told = info(&mut client, "bad").await;
     assert_eq!(told.state(), v1::StoreState::ReadOnly);

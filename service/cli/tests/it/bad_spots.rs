@@ -39,7 +39,13 @@ impl Disk {
     fn spoil(&self, places: &[String]) {
         ends(
             0,
-            &["platter", "bad-spots", text(&self.0), &places.join(",")],
+            &[
+                "platter",
+                "status",
+                text(&self.0),
+                "--bad-spots",
+                &places.join(","),
+            ],
         );
     }
 
@@ -108,11 +114,11 @@ async fn the_spot_is_shown(service: &Process, begins: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn puts_go_around_a_bad_spot_and_a_restart_knows_it() {
     let Some(_alone) = alone(&NEEDS) else { return };
-    for commit in ["ordered", "checked", "runs"] {
+    for commit in ["ordered", "runs"] {
         let dir = folder();
         let disk = Disk::attach("128M");
         ends(0, &["format", text(&disk.0)]);
-        let region = json(0, &["inspect", text(&disk.0)]);
+        let region = json(0, &["check", "--quick", text(&disk.0)]);
         let begins = region["image"]["data_offset"].as_u64().unwrap() + 2 * MIB;
         disk.spoil(&[format!("{begins}+{SPOT}")]);
         let stores = [("bad", disk.0.as_path())];

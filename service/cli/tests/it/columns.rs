@@ -1,10 +1,10 @@
-//! The text of the real commands: in 80 columns where they are all there is, else a line a record.
+//! The text of the real commands: in 80 columns on a terminal, a line for each record elsewhere.
 
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::folder;
-use crate::process::{PROGRAM, Process};
+use crate::every::{RECORDING, Scene, on_terminal, run, words};
+use crate::process::PROGRAM;
 use lumpscope_needs::{Need, alone};
 use rustix::process::{Pid, Signal};
 
@@ -12,12 +12,6 @@ const COLUMNS: usize = 80;
 const UNITS: [&str; 12] = [
     "B", "KiB", "MiB", "GiB", "TiB", "ns", "us", "µs", "ms", "s", "min", "%",
 ];
-/// A recording of a service on an ext4.
-const RECORDING: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../ebpf/observer/testdata/ext4.jsonl"
-);
-
 /// First bytes of a colour.
 const COLOUR: &str = "\x1b[";
 
@@ -48,100 +42,79 @@ fn narrow(arguments: &[&str], output: &Output) {
     }
 }
 
-fn ask(server: &str, arguments: &[&str]) {
-    let output = Command::new(PROGRAM)
-        .args(arguments)
-        .env("LUMPSCOPE_SERVER", server)
-        .env("COLUMNS", "80")
-        .output()
-        .unwrap();
-    narrow(arguments, &output);
+/// Escape sequences by which `top` draws.
+const DRAWING: [&str; 4] = ["\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"];
+
+fn ask(server: &str, line: &[String]) {
+    let mut output = on_terminal(server, line);
+    if line[0] == "top" {
+        let said = String::from_utf8(output.stdout).unwrap();
+        let plain = DRAWING
+            .iter()
+            .fold(said, |said, part| said.replace(part, ""));
+        output.stdout = plain.into_bytes();
+    }
+    let words: Vec<&str> = line.iter().map(String::as_str).collect();
+    narrow(&words, &output);
 }
 
 #[test]
 fn clients_and_tools_need_eighty_columns() {
-    let dir = folder();
-    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (first, second) = (at("first"), at("second"));
-    for path in [&first, &second] {
-        ask("", &["format", path, "--capacity", "64M"]);
-    }
-    let stores = [("hdd", Path::new(&first)), ("more", Path::new(&second))];
-    let mut service = Process::start(dir.path(), &stores, &[]);
-    std::fs::write(at("a"), vec![7; 100_000]).unwrap();
-    let load = "load --store hdd --lumps 20 --seconds 1 --keep".split(' ');
-    let load: Vec<&str> = load.collect();
-    for words in [
-        &["put", "hdd", "1", &at("a")][..],
-        &["put", "hdd", "ffffffffffffffffffffffffffffffff", &at("a")],
-        &["head", "hdd", "1"],
-        &["list", "hdd"],
-        &["usage", "hdd"],
-        &load,
-        &["delete", "hdd", "1", "2"],
-        &["delete-range", "hdd", "5", "9"],
-        &["stores"],
-        &["stat", "hdd"],
-        &["health", "hdd"],
-        &["sync", "hdd"],
-        &["top", "--count", "1"],
-        &["explain"],
-        &["evacuate", "hdd", "more"],
-        &["admin", "service"],
-        &["admin", "observer"],
-        &["admin", "events"],
-        &["admin", "reload"],
-        &["admin", "remove-store", "more"],
-        &["admin", "add-store", "more", &second],
-        &["admin", "scrub-start", "hdd", "--rate", "64M"],
-        &["admin", "scrub", "hdd"],
-        &["admin", "scrub-stop", "hdd"],
-        &["admin", "gc", "hdd"],
-        &["admin", "drain", "hdd"],
-        &["admin", "resume", "hdd"],
-    ] {
-        ask(&service.grpc, words);
-    }
-    service.signal(Signal::TERM);
-    service.ended(std::time::Duration::from_secs(30));
-    for words in [
-        &["inspect", &first][..],
-        &["inspect", &first, "--lumps"],
-        &["inspect", &first, "--records"],
-        &["check", &first],
-        &["check", &first, "--salvage"],
-        &["grow", &first, "--capacity", "80M"],
-        &["doctor"],
-        &["doctor", "--all"],
-        &["token"],
-        &["trace", "--replay", RECORDING],
-        &["explain", "--replay", RECORDING],
-        &["top", "--replay", RECORDING],
-    ] {
-        ask("", words);
-    }
+    Scene::new().each(ask);
+}
+
+/// Lines of what a command prints into a pipe.
+#[track_caller]
+fn piped(server: &str, line: &[&str]) -> Vec<String> {
+    let output = run(server, &words(line));
+    assert!(output.status.success(), "{line:?}: {output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn a_record_is_one_line_where_programs_read() {
-    let lines = |more: &[&str]| {
-        let output = Command::new(PROGRAM)
-            .args(["trace", "--replay", RECORDING])
-            .args(more)
-            .env_remove("COLUMNS")
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap().lines().count()
-    };
-    assert!(lines(&[]) > 10);
-    assert_eq!(lines(&[]), lines(&["--json"]) + 1, "one more for the head");
+fn without_a_terminal_each_record_is_one_line() {
+    let scene = Scene::new();
+    let (server, a) = (scene.server(), scene.at("a"));
+    let id = "f".repeat(32);
+    let other = "e".repeat(32);
+    for (line, records) in [
+        (&["put", "hdd", &id, &a][..], 1),
+        (&["get", "hdd", &id, "--head"], 1),
+        (&["stores"], 1 + 2),
+        (&["evacuate", "hdd", "more"], 2),
+        (&["delete", "hdd", &id, &other], 2),
+        (&["admin", "gc", "hdd"], 1),
+        (&["doctor"], 5),
+    ] {
+        let said = piped(server, line);
+        // The machine of a test may lack something.
+        let fine = said.len() == records || line[0] == "doctor" && said.len() <= records;
+        assert!(fine, "{line:?}: {said:#?}");
+    }
+    let lines = |line: &[&str]| piped("", line).len();
+    let trace = ["trace", "--replay", RECORDING, "--json"];
+    assert_eq!(lines(&trace[..3]), 1 + lines(&trace));
+    // The notes on a block request stand in its line.
+    let explain = piped("", &["explain", "--replay", RECORDING, "--slowest", "1"]);
+    let blocks = explain
+        .iter()
+        .filter(|line| line.contains("there before: "));
+    let beside = blocks.filter(|line| {
+        line.split("there before: ")
+            .next()
+            .unwrap()
+            .trim()
+            .is_empty()
+    });
+    assert_eq!(beside.count(), 0, "{explain:#?}");
 }
 
 #[cfg(feature = "lab")]
 #[test]
 fn the_lab_needs_eighty_columns() {
-    let summary = ["bench", "commands", "rand1", "--summary"];
-    for words in [
+    let summary = ["bench", "run", "rand1", "--print", "summary"];
+    for line in [
         &["platter", "drives"][..],
         &["platter", "drives", "st1000dm003"],
         &["platter", "replay", RECORDING],
@@ -149,7 +122,7 @@ fn the_lab_needs_eighty_columns() {
         &["bench", "orders", "--requests", "50", "--rounds", "2"],
         &summary,
     ] {
-        ask("", words);
+        ask("", &words(line));
     }
     let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("mkfs.xfs")]) else {
         return;
@@ -170,12 +143,11 @@ fn the_lab_needs_eighty_columns() {
             .split(' ')
             .map(|word| word.replace('_', " "))
             .collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         ask("", &words);
     }
     let dir = folder();
-    let file = dir.path().join("a").to_str().unwrap().to_owned();
     let watched = Command::new(PROGRAM)
+        .current_dir(dir.path())
         .args([
             "watch",
             "--",
@@ -184,9 +156,8 @@ fn the_lab_needs_eighty_columns() {
             "bs=64K",
             "count=4",
             "oflag=sync",
+            "of=a",
         ])
-        .arg(format!("of={file}"))
-        .env("COLUMNS", "80")
         .output()
         .unwrap();
     // What is watched has standard output for itself.
@@ -200,7 +171,7 @@ fn the_lab_needs_eighty_columns() {
 /// What a lab says until it is told to end, and that it tells where the page is.
 #[cfg(feature = "lab")]
 #[test]
-fn the_steps_of_the_lab_need_eighty_columns() {
+fn the_steps_of_the_lab_are_a_line_each() {
     use std::io::{BufRead as _, BufReader};
 
     let Some(_alone) = alone(&[Need::LoopDevices, Need::Tool("mkfs.xfs")]) else {
@@ -210,7 +181,6 @@ fn the_steps_of_the_lab_need_eighty_columns() {
         .args(["lab", "--size", "512M", "--", "--no-probes"])
         .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
         .args(["--log", "error"])
-        .env("COLUMNS", "80")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -230,12 +200,8 @@ fn the_steps_of_the_lab_need_eighty_columns() {
         .find_map(|word| word.strip_prefix("metrics="));
     let page = format!("lab: page: http://{}/\n", metrics.unwrap());
     assert!(steps.contains(&page), "{steps}");
-    let told = Output {
-        status: ended.status,
-        stdout: steps.into_bytes(),
-        stderr: Vec::new(),
-    };
-    narrow(&["lab"], &told);
+    let steps_only = steps.lines().all(|line| line.starts_with("lab: "));
+    assert!(steps_only, "{steps}");
 }
 
 /// `compare` alone has colours: on a terminal, unless they are not wanted, and in a pipe only if they

@@ -82,8 +82,10 @@ async fn answers_are_json_when_asked_for() {
     let got = setup.json(&["get", STORE, "1", out.to_str().unwrap()]);
     assert_eq!(got["crc32c"], stored["crc32c"]);
     assert!(std::fs::read(&out).unwrap() == bytes);
-    assert_eq!(setup.json(&["head", STORE, "1"])["placement"], "data");
-    assert_eq!(setup.json(&["usage", STORE])["lumps"], 2);
+    assert_eq!(
+        setup.json(&["get", STORE, "1", "--head"])["placement"],
+        "data"
+    );
     let listed = setup.feed(&["list", STORE, "--json"], b"").stdout;
     let lines = String::from_utf8(listed).unwrap();
     let ids: Vec<Value> = lines
@@ -94,18 +96,25 @@ async fn answers_are_json_when_asked_for() {
     assert_eq!(setup.json(&["stores"])["state"], "serving");
     let stat = setup.json(&["stat", STORE]);
     assert_eq!(stat["lumps"], 2);
+    assert_eq!(stat["usage"]["lumps"], 2);
+    let part = setup.json(&["stat", STORE, "--start", "2", "--end", "3"]);
+    assert_eq!(
+        (&part["lumps"], &part["usage"]["lumps"]),
+        (&2.into(), &1.into())
+    );
     assert!(stat["numbers"].as_object().unwrap().len() > 5, "{stat}");
     setup.json(&["sync", STORE]);
     assert!(setup.json(&["admin", "gc", STORE])["used_bytes"].is_u64());
-    setup.json(&["admin", "scrub-start", STORE, "--rate", "64M"]);
+    setup.json(&["admin", "scrub", STORE, "--start", "--rate", "64M"]);
     let scrub = setup.json(&["admin", "scrub", STORE]);
     assert_eq!(scrub["bytes_per_second"], 64 << 20, "{scrub}");
-    setup.json(&["admin", "scrub-stop", STORE]);
+    setup.json(&["admin", "scrub", STORE, "--stop"]);
     let service = setup.json(&["admin", "service"]);
     assert_eq!(service["pid"], std::process::id());
     assert!(!service["settings"].as_object().unwrap().is_empty());
     assert_eq!(setup.json(&["delete", STORE, "1"])["existed"], true);
-    assert_eq!(setup.json(&["delete-range", STORE, "0", "9"])["deleted"], 1);
+    let range = ["delete", STORE, "--start", "0", "--end", "9"];
+    assert_eq!(setup.json(&range)["deleted"], 1);
     setup.running.stop().await;
 }
 
@@ -173,9 +182,13 @@ async fn exit_codes_say_what_happened() {
         "{several}"
     );
     assert!(setup.ends(3, &["get", STORE, "1"]).contains("NOT_FOUND"));
-    setup.ends(3, &["head", STORE, "1"]);
+    setup.ends(3, &["get", STORE, "1", "--head"]);
+    setup.ends(2, &["get", STORE, "1", "file", "--head"]);
     setup.ends(3, &["list", "tape"]);
     setup.ends(2, &["get", STORE, "not hexadecimal"]);
+    setup.ends(2, &["delete", STORE]);
+    setup.ends(2, &["delete", STORE, "--start", "0"]);
+    setup.ends(2, &["delete", STORE, "1", "--start", "0", "--end", "9"]);
     setup.ends(2, &["get", STORE, "1", "--json"]);
     setup.ends(2, &["put", STORE, "1", "--cert", "x"]);
     setup.ends(1, &["stores", "--server", "ftp://x"]);

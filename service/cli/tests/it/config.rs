@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::*;
-use crate::process::{PROGRAM, Process};
+use crate::process::{PROGRAM, Process, program};
 use clap::{CommandFactory as _, Parser};
 use lumpscope_server::config::document::{self, NOT_KEYS};
 use lumpscope_server::config::{ServeArgs, ServeConfig};
+use lumpscope_server::memory_sum;
+use lumpscope_units::Size;
 
 #[derive(Parser)]
 struct Flags {
@@ -50,13 +52,12 @@ fn other_value(key: &str) -> &'static str {
         "store" => "b=/y",
         "listen" | "metrics-listen" => "127.0.0.1:7",
         "unix-mode" => "660",
-        "tls-cert" | "tls-key" | "tls-client-ca" | "tokens" | "unix-socket" | "probe-object" => {
-            "/etc/some/file"
-        }
+        "tls-cert" | "tls-key" | "tls-client-ca" | "tls-client-crl" | "tokens" | "unix-socket"
+        | "probe-object" => "/etc/some/file",
         "user" => "root",
         "guard" => "a=deny",
         "io-backend" => "threads",
-        "commit" => "checked",
+        "commit" => "ordered",
         "queue-policy" => "fifo",
         "durability" => "journaled",
         "log-format" => "json",
@@ -91,12 +92,12 @@ fn every_flag_is_a_setting_a_key_and_a_variable() {
     assert_eq!(known, wanted, "settings() and the flags");
     for key in &keys {
         let value = other_value(key);
-        let tls = ["--tls-cert=/c", "--tls-key=/k"];
+        let tls = ["--tls-cert=/c", "--tls-key=/k", "--tls-client-ca=/a"];
         let flag = format!("--{key}={value}");
-        let more = if key == "tls-client-ca" {
-            &tls[..]
-        } else {
-            &[]
+        let more = match key.as_str() {
+            "tls-client-ca" => &tls[..2],
+            "tls-client-crl" => &tls[..],
+            _ => &[],
         };
         let pair = match key.as_str() {
             "tls-cert" => "--tls-key=/k",
@@ -210,7 +211,7 @@ fn the_example_shows_every_key_with_its_default() {
 
 fn check(arguments: &[&str]) -> Output {
     let all = [&["serve", "--check-config"], arguments].concat();
-    Command::new(PROGRAM).args(all).output().unwrap()
+    program().args(all).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -322,11 +323,76 @@ fn every_problem_is_told_in_a_line_of_its_own() {
     );
 }
 
+/// Arguments, variables and keys that cannot be read are problems like others, and nothing that follows
+/// from them is one more.
 #[test]
-fn a_file_that_cannot_be_parsed_is_one_problem() {
+fn what_cannot_be_read_is_told_with_everything_else() {
     let dir = folder();
     let config = dir.path().join("wrong.toml");
-    std::fs::write(&config, "store = [\"a=/x\"]\nquue = 1\n").unwrap();
+    let text = "store = 7\nqueue-limit = \"many\"\nquue-depth = 1\nbuffer-budget = \"1M\"\n\
+                tls-cert = 1\ntls-key = \"/nowhere/key\"\nlisten = \"0.0.0.0:1\"\n";
+    std::fs::write(&config, text).unwrap();
+    let output = program()
+        .args([
+            "serve",
+            "--check-config",
+            "--queue-depth",
+            "x",
+            "--no-such=1",
+        ])
+        .args(["--frame-size=1X", "--config", config.to_str().unwrap()])
+        .env("LUMPSCOPE_MAX_STREAMS", "y")
+        .env("LUMPSCOPE_QUEUE_DEPHT", "7")
+        // As Kubernetes and Docker tell of a service with this name.
+        .env("LUMPSCOPE_SERVICE_HOST", "10.0.0.1")
+        .env("LUMPSCOPE_PORT", "tcp://10.0.0.1:50051")
+        .env("LUMPSCOPE_PORT_50051_TCP_ADDR", "10.0.0.1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let text = String::from_utf8(output.stderr).unwrap();
+    let found: Vec<&str> = text.lines().collect();
+    for words in [
+        ["--queue-depth", "'x'"],
+        ["--no-such", "unexpected"],
+        ["--frame-size", "1X"],
+        ["LUMPSCOPE_MAX_STREAMS", "'y'"],
+        ["LUMPSCOPE_QUEUE_DEPHT", "no setting"],
+        ["wrong.toml, line 1:", ""],
+        ["wrong.toml, line 2:", ""],
+        ["wrong.toml, line 3:", "quue-depth"],
+        ["wrong.toml, line 5:", ""],
+        ["buffer-budget", "256M"],
+    ] {
+        let fits = |line: &&&str| words.iter().all(|word| line.contains(word));
+        assert_eq!(found.iter().filter(fits).count(), 1, "{words:?} in {text}");
+    }
+    assert_eq!(found.len(), 10, "{text}");
+}
+
+/// A value that follows from a wrong one was written by nobody.
+#[test]
+fn what_nobody_wrote_is_no_problem() {
+    let dir = folder();
+    let store = store_file(dir.path(), "a", 16 << 20, 4096, 0.05);
+    let spec = format!("a={}", store.display());
+    for (wrong, only) in [
+        (["--buffer-budget", "0"], "buffer-budget: 0 is"),
+        (["--queue-limit", "0"], "queue-limit: 0 is"),
+        (["--put-memory", "900M"], "put-memory: 900M is"),
+    ] {
+        let output = check(&[&["--store", &spec][..], &wrong].concat());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().count(), 1, "{wrong:?}: {text}");
+        assert!(text.contains(only), "{wrong:?}: {text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_one_problem() {
+    let dir = folder();
+    let config = dir.path().join("wrong.toml");
+    std::fs::write(&config, "store = [\"a=/x\"]\nlisten = \n").unwrap();
     let output = check(&["--config", config.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -519,4 +585,109 @@ fn a_trace_url_leads_somewhere_and_says_where_the_id_belongs() {
     let config = with(good).unwrap();
     assert_eq!(config.trace_url.as_deref(), Some(good));
     assert_eq!(with("").unwrap().trace_url, None);
+}
+
+/// A limit as systemd, docker and Kubernetes write it: what stands behind `before`, up to `after`.
+fn limit(text: &str, before: &str, after: char) -> u64 {
+    let (_, rest) = text.split_once(before).expect(before);
+    let size = rest.split(after).next().unwrap();
+    let Size(bytes) = size.trim_end_matches('i').to_uppercase().parse().unwrap();
+    bytes
+}
+
+#[test]
+fn the_memory_that_the_service_is_given_is_enough_for_what_it_may_hold() {
+    // The index of two million lumps, which is not a part of the sum.
+    const INDEX: u64 = 64 << 20;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let manifest = read("docs/kubernetes/base/lumpscope.yaml");
+    let (_, settings) = manifest.split_once("lumpscope.toml: |\n").unwrap();
+    let (settings, _) = settings.split_once("---").unwrap();
+    let compose = read("docker-compose.yml");
+    let of_demo = |key: &str| {
+        let (_, rest) = compose.split_once(&format!("LUMPSCOPE_{key}: ")).unwrap();
+        rest.lines().next().unwrap().to_owned()
+    };
+    let demo = format!(
+        "store = [\"raw=/a\", \"ext4=/b\", \"xfs=/c\"]\nput-memory = {:?}\nget-memory = {:?}\n\
+         buffer-budget = {:?}\n",
+        of_demo("PUT_MEMORY"),
+        of_demo("GET_MEMORY"),
+        of_demo("BUFFER_BUDGET")
+    );
+    let of_compose = limit(&compose, "LUMPSCOPE_MEMORY:-", '}');
+    let unit = limit(
+        &read("service/server/systemd/lumpscope.service"),
+        "MemoryMax=",
+        '\n',
+    );
+    for (what, settings, given) in [
+        ("unit", read("service/server/lumpscope.example.toml"), unit),
+        (
+            "kubernetes",
+            settings.to_owned(),
+            limit(&manifest, "limits:\n              memory: ", '\n'),
+        ),
+        ("compose", "store = [\"disk=/a\"]".to_owned(), of_compose),
+        ("compose, demo", demo, of_compose),
+    ] {
+        let config: ServeConfig = toml::from_str(&settings).unwrap();
+        let sum = memory_sum(&config.checked().unwrap());
+        assert!(
+            sum + INDEX <= given,
+            "{what}: {} of {}",
+            Size(sum),
+            Size(given)
+        );
+    }
+}
+
+#[test]
+fn a_token_for_the_collector_goes_to_no_other_machine_in_clear() {
+    let dir = folder();
+    let store = store_file(dir.path(), "clear", 16 << 20, 4096, 0.05);
+    let store = format!("a={}", store.display());
+    let check = |endpoint: &str, variable: &str| {
+        Command::new(PROGRAM)
+            .args(["serve", "--check-config", "--store", &store])
+            .args(["--otlp-endpoint", endpoint])
+            .env(variable, "authorization=Bearer%20s3cret")
+            .output()
+            .unwrap()
+    };
+    for variable in [
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    ] {
+        for far in ["http://collector.example:4317", "http://192.0.2.1:4317"] {
+            let refused = check(far, variable);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success(), "{far}");
+            for word in [far, variable, "unencrypted", "https://"] {
+                assert!(said.contains(word), "{word:?} in {said}");
+            }
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+        for near in [
+            "http://127.0.0.1:4317",
+            "http://[::1]:4317",
+            "http://localhost:4317",
+        ] {
+            assert!(check(near, variable).status.success(), "{near}");
+        }
+        assert!(
+            check("https://collector.example:4317", variable)
+                .status
+                .success()
+        );
+    }
+    assert!(
+        check("http://collector.example:4317", "OTHER")
+            .status
+            .success()
+    );
 }

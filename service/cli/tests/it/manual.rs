@@ -40,7 +40,7 @@ fn the_manual_and_the_completions_know_every_command() {
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = good(Command::new(PROGRAM).args(["completions", shell]));
-        for word in ["evacuate", "scrub-start", "to-server"] {
+        for word in ["evacuate", "add-store", "to-server"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }

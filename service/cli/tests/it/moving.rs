@@ -4,21 +4,27 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::{Running, body, connect, folder, get, put, store_file};
+use crate::common::{Client, Running, body, connect, folder, get, put, raw_id, store_file};
 use crate::failing_disks::{Loop, text};
 use crate::process::PROGRAM;
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{Durability, LumpId, Placement, RequestCtx, Store, StoreOptions};
 use lumpscope_needs::{Need, alone};
+use lumpscope_proto::v1;
 use serde_json::Value;
+use tonic::Code;
 
 const MIB: u64 = 1 << 20;
 
 fn lumpscope(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).output().unwrap()
+    let mut command = Command::new(PROGRAM);
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.args(arguments).output().unwrap()
 }
 
 #[track_caller]
@@ -164,28 +170,33 @@ async fn a_store_with_bad_spots_is_evacuated_while_it_is_served() {
     assert!(said.contains("20 lumps are missing"), "{said}");
     // A lump that somebody else has put there is left alone, unless told otherwise.
     let mut client = connect(&running.grpc).await;
-    for bytes in [b"other".to_vec(), b"12345".to_vec()] {
+    let five = ["--start", "5", "--end", "6"];
+    for bytes in [b"other".to_vec(), b"123456".to_vec()] {
         put(&mut client, "new", 5, &bytes.clone().into())
             .await
             .unwrap();
-        let same = bytes.len() == content(5).len();
-        let report = json(
-            if same { 0 } else { 4 },
-            &with(&["--start", "5", "--end", "6"]),
+        let report = json(4, &[&command[..], &five].concat());
+        assert_eq!(
+            (&report["lumps"], &report["replaced"]),
+            (&0.into(), &0.into())
         );
-        assert_eq!(report["lumps"], 0);
-        let report = json(4, &with(&["--start", "5", "--end", "6", "--compare"]));
-        assert_eq!(ids(&report["missing"]).len(), 1);
+        assert_eq!(report["differing"].as_array().unwrap().len(), 1);
+        let same = bytes.len() == content(5).len();
+        let trusting = [&command[..], &five, &["--trust-lengths"]].concat();
+        let said = ends(if same { 0 } else { 4 }, &trusting);
+        let last = said.lines().last().unwrap();
+        assert!(
+            !same || last.contains("1 lump already present were not compared"),
+            "{said}"
+        );
         assert!(get(&mut client, "new", 5).await.unwrap() == bytes);
     }
-    ends(
-        0,
-        &with(&["--start", "5", "--end", "6", "--compare", "--replace"]),
-    );
+    let report = json(0, &[&command[..], &five, &["--replace"]].concat());
+    assert_eq!(report["replaced"], 1);
     assert!(get(&mut client, "new", 5).await.unwrap() == content(5));
     // What makes no sense is refused.
     let said = ends(1, &["evacuate", "old", "old", "--server", &running.grpc]);
-    assert!(said.contains("both are the store"), "{said}");
+    assert!(said.contains("are the same store"), "{said}");
     let said = ends(1, &["evacuate", "old", "none", "--server", &running.grpc]);
     assert!(said.contains("no store \"none\""), "{said}");
     running.stop().await;
@@ -221,4 +232,183 @@ async fn evacuation_to_another_service_is_paced_and_refuses_what_is_too_small() 
     }
     here.stop().await;
     there.stop().await;
+}
+
+/// Stores old and new of a service, and the command that moves the one to the other.
+struct Move {
+    running: Running,
+    client: Client,
+    _dir: tempfile::TempDir,
+}
+
+impl Move {
+    async fn new() -> Self {
+        let dir = folder();
+        let stores = ["old", "new"].map(|name| store_file(dir.path(), name, 64 * MIB, 4096, 0.1));
+        let running = service(&[("old", &stores[0]), ("new", &stores[1])]).await;
+        let client = connect(&running.grpc).await;
+        Self {
+            running,
+            client,
+            _dir: dir,
+        }
+    }
+
+    async fn put(&mut self, store: &str, id: u128, seed: u128) {
+        let bytes = body(seed, LEN);
+        put(&mut self.client, store, id, &bytes).await.unwrap();
+    }
+
+    async fn delete(&mut self, store: &str, id: u128) {
+        self.client.delete(deletion(store, id)).await.unwrap();
+    }
+
+    /// Moves, with more arguments.
+    #[track_caller]
+    fn evacuate(&self, code: i32, more: &[&str]) -> String {
+        let command = ["evacuate", "old", "new", "--server", &self.running.grpc];
+        ends(code, &[&command[..], more].concat())
+    }
+
+    #[track_caller]
+    fn admin(&self, arguments: &[&str]) {
+        let server = ["--server", &self.running.grpc];
+        ends(0, &[&["admin"], arguments, &server].concat());
+    }
+
+    async fn ids(&mut self, store: &str) -> Vec<u128> {
+        let request = v1::ListRequest {
+            store: store.to_owned(),
+            ..Default::default()
+        };
+        let reply = self.client.list(request).await.unwrap().into_inner();
+        assert!(reply.next_page_token.is_empty());
+        let id = |raw: &bytes::Bytes| u128::from_be_bytes(raw[..].try_into().unwrap());
+        reply.ids.iter().map(id).collect()
+    }
+
+    /// Both stores have the same lumps, byte by byte.
+    async fn is_equal(&mut self) {
+        let ids = self.ids("old").await;
+        assert_eq!(self.ids("new").await, ids);
+        for id in ids {
+            let old = get(&mut self.client, "old", id).await.unwrap();
+            assert!(
+                get(&mut self.client, "new", id).await.unwrap() == old,
+                "{id}"
+            );
+        }
+    }
+}
+
+/// Bytes of each lump: none can be told from another by its length.
+const LEN: usize = 70_000;
+
+fn deletion(store: &str, id: u128) -> v1::DeleteRequest {
+    v1::DeleteRequest {
+        store: store.to_owned(),
+        id: raw_id(id),
+        ..Default::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changed_between_two_passes_is_replaced_and_deleted() {
+    let mut stores = Move::new().await;
+    for id in 1..=3 {
+        stores.put("old", id, id).await;
+    }
+    stores.evacuate(0, &[]);
+    stores.put("old", 1, 5).await;
+    stores.delete("old", 2).await;
+    stores.put("old", 4, 4).await;
+    let said = stores.evacuate(0, &[]);
+    assert!(said.contains("1 replaced, 1 deleted"), "{said}");
+    assert!(said.contains("accepts changes"), "{said}");
+    stores.is_equal().await;
+    // Lumps of other origin: nothing is touched, or only what is in the range.
+    stores.put("new", 9, 9).await;
+    let said = stores.evacuate(1, &[]);
+    assert!(said.contains("has 1 lump in this range"), "{said}");
+    stores.evacuate(0, &["--start", "1", "--end", "9"]);
+    assert_eq!(stores.ids("new").await, [1, 3, 4, 9]);
+    // A lump that was put into the target since is of other origin, too.
+    stores.put("new", 1, 7).await;
+    let said = stores.evacuate(4, &["--start", "1", "--end", "9"]);
+    assert!(said.contains("1 lump in \"new\" that differ"), "{said}");
+    assert!(get(&mut stores.client, "new", 1).await.unwrap() == body(7, LEN));
+    stores.evacuate(0, &["--replace"]);
+    stores.is_equal().await;
+    stores.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_written_is_not_said_to_be_equal_until_it_refuses_changes() {
+    let mut stores = Move::new().await;
+    for id in 1..=32 {
+        stores.put("old", id, id).await;
+    }
+    let writers: Vec<_> = (0..4)
+        .map(|n| Writer::start(&stores.running.grpc, n))
+        .collect();
+    for writer in &writers {
+        writer.changes(1).await;
+    }
+    for _ in 0..3 {
+        let said = stores.evacuate(4, &[]);
+        assert!(said.contains("\"old\" was changed meanwhile"), "{said}");
+    }
+    stores.admin(&["drain", "old", "--changes-only"]);
+    let acknowledged = stores.ids("old").await;
+    for writer in writers {
+        let refused = writer.end.await.unwrap();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("admin resume"), "{refused}");
+    }
+    assert_eq!(stores.ids("old").await, acknowledged);
+    let said = stores.evacuate(0, &[]);
+    let last = said.lines().last().unwrap();
+    assert!(last.ends_with("and no others"), "{said}");
+    stores.is_equal().await;
+    // Taken back.
+    stores.admin(&["resume", "old"]);
+    stores.put("old", 1, 1).await;
+    stores.running.stop().await;
+}
+
+/// Puts and deletes lumps of the store old until it is refused.
+struct Writer {
+    made: Arc<AtomicU64>,
+    end: tokio::task::JoinHandle<tonic::Status>,
+}
+
+impl Writer {
+    fn start(grpc: &str, number: u128) -> Self {
+        let made = Arc::<AtomicU64>::default();
+        let (grpc, count) = (grpc.to_owned(), Arc::clone(&made));
+        let end = tokio::spawn(async move {
+            let mut client = connect(&grpc).await;
+            for turn in 0.. {
+                let id = 1 + (turn * 4 + number) % 40;
+                let done = match turn % 3 {
+                    0 => client.delete(deletion("old", id)).await.map(drop),
+                    _ => put(&mut client, "old", id, &body(turn, LEN))
+                        .await
+                        .map(drop),
+                };
+                if let Err(refused) = done {
+                    return refused;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            unreachable!()
+        });
+        Self { made, end }
+    }
+
+    async fn changes(&self, least: u64) {
+        while self.made.load(Ordering::SeqCst) < least {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }

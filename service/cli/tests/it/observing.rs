@@ -227,10 +227,9 @@ async fn the_observer_is_described_and_cannot_hand_out_events_without_probes() {
     assert_eq!(store["guard"]["policy"], "off");
     let (text, _) = setup.said(0, &["admin", "observer"]);
     assert!(text.contains("no: "), "{text}");
-    assert_eq!(setup.json(&["admin", "events"])["one_in"], 1);
-    let (text, _) = setup.said(0, &["admin", "events"]);
+    assert_eq!(described["events"]["one_in"], 1);
     assert!(text.contains("each block request"), "{text}");
-    let (_, err) = setup.said(1, &["admin", "events", "--one-in", "10"]);
+    let (_, err) = setup.said(1, &["admin", "observer", "--one-in", "10"]);
     assert!(err.contains("FAILED_PRECONDITION"), "{err}");
     setup.running.stop().await;
 }
@@ -299,4 +298,42 @@ async fn what_makes_no_sense_is_refused() {
     assert!(report.stores[0].heat.is_empty());
     assert_eq!(report.stores[0].slowest[0].store, STORE);
     setup.running.stop().await;
+}
+
+#[test]
+fn a_flight_recording_is_explained_by_the_request_that_it_was_written_for() {
+    let dir = folder();
+    let file = dir.path().join("flight-01795271750-put-7.jsonl");
+    let ended = |request: u64, took: u64, ok: bool, control: bool| {
+        format!(
+            r#"{{"ended":{{"request":{request},"store":0,"method":"put","bytes":4096,"begin_ns":10,"end_ns":{},"ok":{ok},"control":{control},"stages_ns":[0,0,0,{took},0,0]}}}}"#,
+            10 + took
+        )
+    };
+    let lines = [
+        r#"{"clock":{"monotonic_ns":1000,"unix_ns":1795271750000000000,"since_ns":0,"request":7}}"#
+            .to_owned(),
+        r#"{"added":{"store":0,"name":"fast"}}"#.to_owned(),
+        ended(7, 100, true, false),
+        ended(8, 50, false, false),
+        ended(9, 500, true, false),
+        ended(10, 900, true, true),
+        r#"{"drained":{"until_ns":1000}}"#.to_owned(),
+    ];
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let told = |options: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(["explain", "--json", "--replay"]);
+        let output = output.arg(&file).args(options).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let ids = text.lines().map(|line| {
+            let told: Value = serde_json::from_str(line).unwrap();
+            told["request_id"].as_u64().unwrap()
+        });
+        ids.collect::<Vec<u64>>()
+    };
+    assert_eq!(told(&[]), [7]);
+    assert_eq!(told(&["--failed"]), [8]);
+    assert_eq!(told(&["--slowest"]), [9, 7, 8]);
+    assert_eq!(told(&["9"]), [9]);
 }

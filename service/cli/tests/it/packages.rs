@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{folder, store_file};
-use crate::process::{PROGRAM, Process};
+use crate::process::{PROGRAM, Process, program_at};
 use lumpscope_needs::{Need, available, find_tool};
 use rustix::process::Signal;
 
@@ -73,7 +73,7 @@ fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf
     std::fs::write(settings, named).unwrap();
     let config = ["--config", text(settings)];
     good(
-        Command::new(program)
+        program_at(program)
             .arg("serve")
             .args(config)
             .arg("--check-config"),
@@ -103,7 +103,7 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     let made = good(
         Command::new(root().join("dev"))
             .args(["deb", "--fast"])
-            .env("LUMPSCOPE_BINARY", PROGRAM)
+            .env("TESTED_BINARY", PROGRAM)
             .env("CARGO_TARGET_DIR", target()),
     );
     let package = PathBuf::from(made.lines().last().unwrap());
@@ -260,36 +260,72 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
     its_types_find_what_is_wrong(&inside, dir.path());
 }
 
+/// How many objects of a file fit the schemas that Kubernetes publishes or, of the Prometheus operator's, its own;
+/// `None`: one does not.
+fn fitting(file: &Path) -> Option<usize> {
+    let python = find_tool("packages-python").unwrap();
+    let tools = python.ancestors().nth(2).unwrap();
+    let mut kubernetes = Command::new(find_tool("kubernetes-validate").unwrap());
+    let mut operator = Command::new(&python);
+    operator
+        .arg(root().join("tests/packages/podmonitor.py"))
+        .arg(tools.join("podmonitor.yaml"));
+    let mut passed = 0;
+    for check in [kubernetes.arg("--strict"), &mut operator] {
+        let output = check.arg(file).output().unwrap();
+        if !output.status.success() {
+            return None;
+        }
+        let said = [output.stdout, output.stderr].concat();
+        passed += String::from_utf8_lossy(&said).matches(" passed ").count();
+    }
+    Some(passed)
+}
+
+fn kustomized(folder: &Path) -> String {
+    let tool = find_tool("kustomize").unwrap();
+    let output = Command::new(tool).arg("build").arg(folder).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn the_manifests_of_kubernetes_fit_the_published_schemas() {
-    if !available(&[Need::Tool("kubernetes-validate")]) {
+    let tools = ["kubernetes-validate", "packages-python", "kustomize"];
+    if !available(&tools.map(Need::Tool)) {
         return;
     }
     let folder = root().join("docs/kubernetes");
-    let validate = |file: &Path| {
-        Command::new(find_tool("kubernetes-validate").unwrap())
-            .arg("--strict")
-            .arg(file)
-            .output()
-            .unwrap()
-    };
+    let disk = std::fs::read_to_string(folder.join("disk.yaml")).unwrap();
     let dir = self::folder();
-    for name in ["lumpscope.yaml", "disk.yaml"] {
-        let file = folder.join(name);
-        let output = validate(&file);
-        assert!(output.status.success(), "{output:?}");
-        let text = std::fs::read_to_string(&file).unwrap();
+    let file = dir.path().join("objects.yaml");
+    for (name, text, field) in [
+        ("disk.yaml", disk, "accessModes:"),
+        ("base", kustomized(&folder.join("base")), "accessModes:"),
+        (
+            "with-probes",
+            kustomized(&folder.join("with-probes")),
+            "hostPath:",
+        ),
+        (
+            "monitoring",
+            kustomized(&folder.join("monitoring")),
+            "podMetricsEndpoints:",
+        ),
+    ] {
+        std::fs::write(&file, &text).unwrap();
         let objects = text.split("\n---\n").count();
-        let said = [output.stdout, output.stderr].concat();
-        let passed = String::from_utf8_lossy(&said).matches(" passed ").count();
-        assert_eq!(passed, objects, "every object of {name} is checked");
+        assert_eq!(fitting(&file), Some(objects), "{name}");
         // It finds what is no field.
-        let broken = dir.path().join(name);
-        std::fs::write(&broken, text.replacen("accessModes:", "accessMode:", 1)).unwrap();
-        assert!(!validate(&broken).status.success(), "{name}");
+        assert!(text.contains(field), "{name}: {field}");
+        std::fs::write(&file, text.replacen(field, &format!("x{field}"), 1)).unwrap();
+        assert_eq!(fitting(&file), None, "{name}");
     }
+    with_probes_has_what_compose_gives(&folder);
+    monitoring_has_the_files_themselves(&folder);
     // The settings are such that the service takes them.
-    let text = std::fs::read_to_string(folder.join("lumpscope.yaml")).unwrap();
+    let text = std::fs::read_to_string(folder.join("base/lumpscope.yaml")).unwrap();
     let (_, settings) = text.split_once("lumpscope.toml: |\n").unwrap();
     let (settings, _) = settings.split_once("---").unwrap();
     let settings: toml::Table = toml::from_str(settings).unwrap();
@@ -389,4 +425,50 @@ fn the_crates_of_the_client_are_packaged_and_used_outside_the_repository() {
     let service = Process::start(dir.path(), &[("disk", &store)], &[]);
     let told = good(Command::new(outside).arg(&service.grpc));
     assert_eq!(told, "got from outside\n");
+}
+
+/// Probes need the same capabilities wherever the service runs, and a namespace that allows them.
+fn with_probes_has_what_compose_gives(folder: &Path) {
+    let compose = std::fs::read_to_string(root().join("docker-compose.yml")).unwrap();
+    let (_, disk) = compose.split_once("\n  lumpscope:\n").unwrap();
+    let (_, added) = disk.split_once("    cap_add:\n").unwrap();
+    let (added, _) = added.split_once("    security_opt:").unwrap();
+    let lines = added.lines().map(str::trim);
+    let names = lines.filter_map(|line| line.strip_prefix("- "));
+    let mut names: Vec<&str> = names
+        .map(|name| name.rsplit(":-").next().unwrap().trim_end_matches('}'))
+        .collect();
+    names.sort_unstable();
+    let made = kustomized(&folder.join("with-probes"));
+    let (_, given) = made.split_once("            add:\n").unwrap();
+    let (given, _) = given.split_once("            drop:").unwrap();
+    let mut given: Vec<&str> = given
+        .lines()
+        .map(|line| line.trim_start_matches([' ', '-']))
+        .collect();
+    given.sort_unstable();
+    assert_eq!(given, names);
+    let level = "pod-security.kubernetes.io/enforce:";
+    assert!(made.contains(&format!("{level} privileged")), "{made}");
+    let base = kustomized(&folder.join("base"));
+    assert!(base.contains(&format!("{level} restricted")) && !base.contains("Unconfined"));
+}
+
+/// No copies: each dashboard and each file of rules is in a ConfigMap.
+fn monitoring_has_the_files_themselves(folder: &Path) {
+    let made = kustomized(&folder.join("monitoring"));
+    let dashboards = root().join("dashboards");
+    let boards = std::fs::read_dir(dashboards.join("grafana/dashboards")).unwrap();
+    let mut count = 0;
+    for board in boards {
+        let name = board.unwrap().file_name().into_string().unwrap();
+        let labelled = format!("  {name}: |");
+        assert!(made.contains(&labelled), "{name} is in no ConfigMap");
+        count += 1;
+    }
+    assert!(count >= 5);
+    assert_eq!(made.matches("grafana_dashboard: \"1\"").count(), count);
+    for rules in ["rules.yml", "alerts.yml"] {
+        assert!(made.contains(&format!("  {rules}: |")), "{rules}");
+    }
 }

@@ -281,6 +281,32 @@ async fn add_is_refused(service: &Serving, path: &Path) {
     }
 }
 
+/// A process of the same user, without capabilities as well, cannot read the memory of the service.
+fn nobody_looks_into(service: &Serving) {
+    let plain = ["--bounding-set", "-all", "--inh-caps", "-all"];
+    let mut other = Command::new("setpriv");
+    let mut other = other.args(plain).args(["sleep", "600"]).spawn().unwrap();
+    let look = |pid: u32| {
+        let file = format!("/proc/{pid}/environ");
+        let mut cat = Command::new("setpriv");
+        cat.args(plain)
+            .args(["cat", &file])
+            .output()
+            .unwrap()
+            .status
+    };
+    let begin = Instant::now();
+    while !look(other.id()).success() {
+        assert!(
+            begin.elapsed() < EVENTUALLY,
+            "no process can be looked into"
+        );
+    }
+    assert!(!look(service.child.id()).success());
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     if !available(&[Need::Root]) {
@@ -301,6 +327,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
         assert!(thread.no_new_privs, "{thread:?}");
     }
     service.put_and_get(1).await;
+    nobody_looks_into(&service);
     // It has no capability left, and is root all the same: log and doctor say so, and what to do.
     let said = std::fs::read_to_string(&log).unwrap();
     let mut warnings = said.lines().filter(|line| line.contains(" WARN "));
@@ -315,7 +342,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
         who["consequence"]
             .as_str()
             .unwrap()
-            .contains("all files of root"),
+            .contains("every file on this machine"),
         "{who}"
     );
     assert!(who["remedy"].as_str().unwrap().contains("--user"), "{who}");

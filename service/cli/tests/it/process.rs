@@ -10,6 +10,22 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lumpscope");
 
+/// The program, without the variables by which this repository's tests are told something.
+pub(crate) fn program() -> Command {
+    program_at(Path::new(PROGRAM))
+}
+
+/// Likewise, where it was installed.
+pub(crate) fn program_at(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LUMPSCOPE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// A service; killed when dropped.
 pub(crate) struct Process {
     child: Child,
@@ -48,7 +64,8 @@ impl Process {
         Self::spawn(command.args(["-c", &script, PROGRAM]), folder, stores, more)
     }
 
-    fn spawn(
+    /// As [`Process::start`], with a command of which the first words are there.
+    pub(crate) fn spawn(
         command: &mut Command,
         folder: &Path,
         stores: &[(&str, &Path)],

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use super::CreateOptions;
 use crate::guard::aliases::{self, Taken, as_flags};
 use crate::guard::in_use::{Disk, check_file_unused};
-use crate::guard::{self, FormatError, Signature, User};
+use crate::guard::{self, FormatError, Signature, User, VolatileMedium};
+use crate::signature::samples;
 use crate::units::{ByteLen, ByteOffset};
 
 /// Unit of direct I/O when nothing better is known.
@@ -24,6 +25,7 @@ pub(super) struct Target {
     /// The other ways to its bytes, held with it.
     _aliases: Vec<File>,
     kind: Kind,
+    volatile: Option<VolatileMedium>,
     len: u64,
     alignment: u64,
 }
@@ -47,21 +49,26 @@ impl Target {
         };
         let metadata = place.metadata().map_err(error)?;
         let kind = metadata.file_type();
-        if kind.is_block_device() {
-            return Self::open_block(path, &place, &metadata);
-        }
         if kind.is_file() {
-            return Self::open_file(path, &place, &metadata);
+            guard::check_new_file(path)?;
         }
-        let what = match () {
-            () if kind.is_dir() => "directory",
-            () if kind.is_char_device() => "character device",
-            () => "pipe or socket",
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(FormatError::WrongType {
+                path: path.to_owned(),
+                what: match () {
+                    () if kind.is_dir() => "directory",
+                    () if kind.is_char_device() => "character device",
+                    () => "pipe or socket",
+                },
+            });
+        }
+        let volatile = check_medium(path, &place, options)?;
+        let target = if kind.is_file() {
+            Self::open_file(path, &place, &metadata)?
+        } else {
+            Self::open_block(path, &place, &metadata)?
         };
-        Err(FormatError::WrongType {
-            path: path.to_owned(),
-            what,
-        })
+        Ok(Self { volatile, ..target })
     }
 
     fn open_block(path: &Path, place: &File, metadata: &fs::Metadata) -> Result<Self, FormatError> {
@@ -97,6 +104,7 @@ impl Target {
             _aliases: hold(path, &file)?,
             file,
             kind: Kind::Block { disk },
+            volatile: None,
             len,
             alignment,
         })
@@ -120,6 +128,12 @@ impl Target {
     }
 
     fn create_file(path: &Path, options: &CreateOptions<'_>) -> Result<Self, FormatError> {
+        guard::check_new_file(path)?;
+        let volatile = match aliases::open_place(&guard::folder_of(path)) {
+            Ok(folder) => check_medium(path, &folder, options)?,
+            // Creating it says why.
+            Err(_) => None,
+        };
         if options.capacity.is_none() {
             return Err(FormatError::CapacityRequired {
                 path: path.to_owned(),
@@ -148,7 +162,8 @@ impl Target {
                 _ => FormatError::io(path, "opening for writing", None, source),
             }
         })?;
-        Self::lock_file(path, file, true)
+        let target = Self::lock_file(path, file, true)?;
+        Ok(Self { volatile, ..target })
     }
 
     fn lock_file(path: &Path, file: File, created: bool) -> Result<Self, FormatError> {
@@ -169,6 +184,7 @@ impl Target {
             _aliases: hold(path, &file)?,
             file,
             kind: Kind::File { created },
+            volatile: None,
             len,
             alignment,
         })
@@ -180,6 +196,11 @@ impl Target {
 
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Its medium, if that loses what is on it.
+    pub(super) fn volatile(&self) -> Option<VolatileMedium> {
+        self.volatile
     }
 
     /// Bytes of the device, or of the file before it was touched.
@@ -254,13 +275,44 @@ impl Target {
                 path: path(),
                 len: ByteLen(self.len),
             }),
-            Kind::Block { .. } | Kind::File { .. } => Ok(found),
+            Kind::Block { .. } => self.check_samples(),
+            Kind::File { .. } => Ok(found),
         }
+    }
+
+    /// Refuses a device with bytes that no signature tells of.
+    fn check_samples(&self) -> Result<Vec<Signature>, FormatError> {
+        let found = samples::find(&self.file, self.len, self.alignment)
+            .map_err(|e| FormatError::io(&self.path, "looking for data", None, e))?;
+        if found.is_empty() {
+            return Ok(found);
+        }
+        Err(FormatError::Signatures {
+            path: self.path.clone(),
+            found,
+        })
     }
 
     /// Takes away a file that this process made and could not finish.
     pub(super) fn remove(&self) {
         remove(&self.path, &self.file);
+    }
+}
+
+/// The medium of what is open, if that loses it; refused unless it is asked for.
+fn check_medium(
+    path: &Path,
+    place: &File,
+    options: &CreateOptions<'_>,
+) -> Result<Option<VolatileMedium>, FormatError> {
+    let found = VolatileMedium::of(place)
+        .map_err(|e| FormatError::io(path, "looking at its medium", None, e))?;
+    match found {
+        Some(medium) if !options.volatile => Err(FormatError::Volatile {
+            path: path.to_owned(),
+            medium,
+        }),
+        found => Ok(found),
     }
 }
 
@@ -273,7 +325,7 @@ fn open_direct(place: &File, more: OFlags) -> io::Result<File> {
 }
 
 fn hold(path: &Path, file: &File) -> Result<Vec<File>, FormatError> {
-    aliases::hold(file).map_err(|taken| match taken {
+    guard::hold(file).map_err(|taken| match taken {
         Taken::By(by) => FormatError::InUse {
             path: path.to_owned(),
             by,

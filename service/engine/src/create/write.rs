@@ -14,7 +14,7 @@ use crate::format::checkpoint::{CheckpointHeader, HEADER_SPACE};
 use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::JournalHeader;
 use crate::format::seal::{LogSum, SealPlace};
-use crate::format::{Record, Seal, minfs};
+use crate::format::{Record, Seal, label, minfs};
 use crate::guard::{self, FormatError};
 use crate::storage::journal::new_epoch;
 use crate::units::{ByteOffset, RingPosition};
@@ -47,7 +47,7 @@ pub(super) fn make(
     if target.has_partitions() {
         drop_partitions(target)?;
     }
-    let copy = write_journal(&mut writer, plan)?;
+    let copy = write_journal(&mut writer, plan, options.name)?;
     writer.sync()?;
     reserve_checkpoints(&mut writer, plan)?;
     if target.is_block_device() {
@@ -59,6 +59,7 @@ pub(super) fn make(
     }
     let mut header = block_of(plan, &plan.header.encode());
     copy.put_into(&mut header);
+    label::put_into(&mut header, options.name);
     writer.write(plan.geometry.base(), &header)?;
     writer.sync()?;
     if target.is_created() {
@@ -150,7 +151,11 @@ fn drop_partitions(target: &Target) -> Result<(), FormatError> {
 
 /// An empty journal: the ring's head at 0, and there the end of records with its seal. Returns the
 /// checked copy of both headers.
-fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<CheckedCopy, FormatError> {
+fn write_journal(
+    writer: &mut Writer<'_>,
+    plan: &Plan,
+    name: Option<&str>,
+) -> Result<CheckedCopy, FormatError> {
     let head = JournalHeader {
         ring_head: RingPosition(0),
     };
@@ -176,6 +181,7 @@ fn write_journal(writer: &mut Writer<'_>, plan: &Plan) -> Result<CheckedCopy, Fo
     };
     let mut blocks = block_of(plan, &head.encode());
     copy.put_into(&mut blocks);
+    label::put_into(&mut blocks, name);
     blocks.extend(block_of(plan, &end));
     writer.write(plan.geometry.journal_header_offset(), &blocks)?;
     Ok(copy)
@@ -202,14 +208,10 @@ fn block_of(plan: &Plan, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn sync_directory(target: &Target) -> Result<(), FormatError> {
-    let parent = target
-        .path()
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or_else(|| std::path::Path::new("."));
-    File::open(parent)
+    let parent = guard::folder_of(target.path());
+    File::open(&parent)
         .and_then(|directory| directory.sync_all())
-        .map_err(|source| FormatError::io(parent, "making the new file durable", None, source))
+        .map_err(|source| FormatError::io(&parent, "making the new file durable", None, source))
 }
 
 /// Direct writes to a target.

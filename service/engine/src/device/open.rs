@@ -16,8 +16,8 @@ use super::uring::Uring;
 use super::{Declarer, Device, DeviceFacts, IoBackend};
 use crate::buffer::BufferPool;
 use crate::error::Error;
-use crate::guard::User;
 use crate::guard::aliases::{self, Taken};
+use crate::guard::{self, User};
 use crate::options::{IoBackendChoice, StoreOptions};
 
 /// Most data I/Os a pool of threads carries at a time.
@@ -181,7 +181,7 @@ pub(crate) fn claim_now(path: &Path, read_only: bool, direct: bool) -> Result<Cl
             Err(other) => return Err(system("cannot lock")(other.into())),
         }
     }
-    let aliases = aliases::hold(&file).map_err(|taken| match taken {
+    let aliases = guard::hold(&file).map_err(|taken| match taken {
         Taken::By(user) => in_use(user),
         Taken::Unknown(source) => system("cannot find the users of")(source),
     })?;

@@ -12,7 +12,7 @@ use crate::lump::LumpId;
 /// Findings that a report lists; more are counted only.
 pub(crate) const SALVAGE_FINDINGS_LISTED: usize = 1000;
 /// Addition to an error when salvage mode would open the store.
-const HINT: &str = "salvage mode opens the store without what is lost (`lumpscope inspect \
+const HINT: &str = "salvage mode opens the store without what is lost (`lumpscope check --quick \
                     --salvage` says what that is, `lumpscope serve --salvage` repairs it)";
 
 /// Action of salvage mode on damage.

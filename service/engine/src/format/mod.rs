@@ -12,6 +12,7 @@ pub mod error;
 pub mod geometry;
 pub mod header;
 pub mod journal_header;
+pub mod label;
 pub mod mark;
 pub mod mend;
 pub mod minfs;

@@ -21,6 +21,8 @@ pub const SEAL_MAGIC: [u8; MAGIC_LEN] = *b"LsSt";
 pub const OLD_SEAL_MAGIC: [u8; MAGIC_LEN] = *b"LsSr";
 /// The first bytes of a link.
 pub const LINK_MAGIC: [u8; MAGIC_LEN] = *b"LsRn";
+/// Those of one behind an [`Annex`].
+pub const ANNEX_LINK_MAGIC: [u8; MAGIC_LEN] = *b"LsRa";
 
 const NUMBER_LEN: usize = 8;
 const ID_LEN: usize = 16;
@@ -32,6 +34,10 @@ pub const RUN_SEAL_LEN: usize = SEAL_LEN + 3 * NUMBER_LEN + BLOCKS_LEN;
 pub const RUN_END_LEN: usize = END_OF_RECORDS_LEN + RUN_SEAL_LEN;
 /// Bytes of a link.
 pub const LINK_LEN: usize = MAGIC_LEN + ID_LEN + BLOCKS_LEN + 5 * NUMBER_LEN + CRC_LEN;
+/// Bytes of an annex behind its records.
+pub const ANNEX_LEN: usize = CONDITION_LEN + RECORDS_LEN + CRC_LEN;
+const CONDITION_LEN: usize = 1;
+const RECORDS_LEN: usize = 2;
 /// Bytes from the end of a lump within which its link must lie.
 const REACH: usize = 512;
 
@@ -146,14 +152,21 @@ pub struct Link {
     pub log_end: u64,
     /// Sum of the [samples](super::proof::samples) of the payload.
     pub samples: u64,
+    /// True: an [`Annex`] stands before it.
+    pub annexed: bool,
 }
 
 impl Link {
     /// The bytes on the disk.
     #[must_use]
     pub fn encode(&self) -> [u8; LINK_LEN] {
+        let magic = if self.annexed {
+            ANNEX_LINK_MAGIC
+        } else {
+            LINK_MAGIC
+        };
         let mut bytes: [u8; LINK_LEN] = join(&[
-            &LINK_MAGIC,
+            &magic,
             &self.key.to_be_bytes(),
             &self.id.to_be_bytes(),
             &self.blocks.to_be_bytes(),
@@ -181,28 +194,33 @@ impl Link {
             durable: fields.u64_be("durable").ok()?,
             log_end: fields.u64_be("log end").ok()?,
             samples: fields.u64_be("samples").ok()?,
+            annexed: magic == ANNEX_LINK_MAGIC,
         };
         let crc = crc32c::of(bytes.get(..LINK_LEN - CRC_LEN)?);
-        let fits = magic == LINK_MAGIC && fields.u32_be("CRC32C").ok()? == crc;
+        let is_known = magic == LINK_MAGIC || link.annexed;
+        let fits = is_known && fields.u32_be("CRC32C").ok()? == crc;
         (fits && link.blocks > 0).then_some(link)
     }
 
-    /// The link of this run at the end of a block, also when one bit of it has flipped. Where it
-    /// stands depends on the length of the chunk table, so each length is tried.
+    /// The link of this run at the end of a block, also when one bit of it has flipped, and the bytes
+    /// from its first one to the end. Where it stands depends on the length of the chunk table, so each length is tried.
     #[must_use]
-    pub fn find(block: &[u8], key: u64) -> Option<Self> {
+    pub fn find(block: &[u8], key: u64) -> Option<(Self, usize)> {
         let end = block.last_chunk::<REACH>()?;
-        let (key_bytes, magic) = (key.to_be_bytes(), &LINK_MAGIC);
+        let key_bytes = key.to_be_bytes();
         let mut at = REACH - OVERHEAD_LEN - LINK_LEN;
         loop {
             let bytes = end.get(at..at + LINK_LEN)?;
             let (head, rest) = bytes.split_at(MAGIC_LEN);
-            let wrong = wrong_bits(head, magic) + wrong_bits(rest, &key_bytes);
-            if wrong <= 1 || mutant::is(Mutant::ForgetsKeys) && head == magic {
+            let magics = [LINK_MAGIC, ANNEX_LINK_MAGIC];
+            let of_magic = magics.map(|magic| wrong_bits(head, &magic));
+            let [plain, annexed] = of_magic;
+            let wrong = plain.min(annexed) + wrong_bits(rest, &key_bytes);
+            if wrong <= 1 || mutant::is(Mutant::ForgetsKeys) && plain.min(annexed) == 0 {
                 let fits = |link: &Self| link.key == key || mutant::is(Mutant::ForgetsKeys);
                 let link = Self::decode(bytes).or_else(|| Self::mended(bytes));
                 if let Some(link) = link.filter(fits) {
-                    return Some(link);
+                    return Some((link, REACH - at));
                 }
             }
             at = at.checked_sub(CRC_LEN)?;
@@ -218,6 +236,75 @@ impl Link {
             *bytes.get_mut(at)? ^= mask;
             link
         })
+    }
+}
+
+/// The rest of a put in a run, if it is more than one lump that replaces whatever there is. Stands
+/// directly before the link: records, condition, their length, CRC32C.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annex {
+    /// True: the put is void where there is a lump of this id.
+    pub if_absent: bool,
+    /// Records, encoded, that follow that of the data.
+    pub records: Vec<u8>,
+}
+
+impl Annex {
+    /// Bytes that it takes with records of so many bytes.
+    #[must_use]
+    pub const fn len_with(records: usize) -> usize {
+        records + ANNEX_LEN
+    }
+
+    /// The bytes on the disk, before this link; `None`: there are too many records.
+    #[must_use]
+    pub fn encode(&self, link: &Link) -> Option<Vec<u8>> {
+        let len = u16::try_from(self.records.len()).ok()?;
+        let mut bytes = self.records.clone();
+        bytes.push(self.if_absent.into());
+        bytes.extend_from_slice(&len.to_be_bytes());
+        let crc = Self::crc(&bytes, link);
+        bytes.extend_from_slice(&crc.to_be_bytes());
+        Some(bytes)
+    }
+
+    /// The annex that ends where this link begins, with one bit flipped back if need be. `before`: the
+    /// bytes of the lump before the link. `None`: it is not what was written.
+    #[must_use]
+    pub fn decode(before: &[u8], link: &Link) -> Option<Self> {
+        let exact = |bytes: &[u8]| {
+            let (rest, crc) = bytes.split_last_chunk::<CRC_LEN>()?;
+            let (_, len) = rest.split_last_chunk::<RECORDS_LEN>()?;
+            let whole = usize::from(u16::from_be_bytes(*len)) + CONDITION_LEN + RECORDS_LEN;
+            let covered = rest.get(rest.len().checked_sub(whole)?..)?;
+            let records = covered.get(..whole - CONDITION_LEN - RECORDS_LEN)?;
+            let condition = *covered.get(records.len())?;
+            let fits = Self::crc(covered, link).to_be_bytes() == *crc && condition <= 1;
+            fits.then(|| Self {
+                if_absent: condition == 1,
+                records: records.to_vec(),
+            })
+        };
+        exact(before).or_else(|| {
+            let mut bytes = before.to_vec();
+            (0..bytes.len() * 8).rev().find_map(|bit| {
+                let (at, mask) = (bit / 8, 1 << (bit % 8));
+                *bytes.get_mut(at)? ^= mask;
+                let found = exact(&bytes);
+                *bytes.get_mut(at)? ^= mask;
+                found
+            })
+        })
+    }
+
+    /// CRC32C of run, number and id, and of what is covered: it fits this put and no other one.
+    fn crc(covered: &[u8], link: &Link) -> u32 {
+        let put: [u8; 2 * NUMBER_LEN + ID_LEN] = join(&[
+            &link.key.to_be_bytes(),
+            &link.number.to_be_bytes(),
+            &link.id.to_be_bytes(),
+        ]);
+        crc32c::append(crc32c::of(&put), covered)
     }
 }
 
@@ -250,6 +337,7 @@ mod tests {
         durable: 890,
         log_end: 5000,
         samples: 99,
+        annexed: false,
     };
 
     fn block(tables: usize) -> Vec<u8> {
@@ -262,7 +350,8 @@ mod tests {
     #[test]
     fn a_link_is_found_wherever_the_table_ends() {
         for tables in [0, 1, 16, 105] {
-            assert_eq!(Link::find(&block(tables), LINK.key), Some(LINK), "{tables}");
+            let found = Link::find(&block(tables), LINK.key).map(|it| it.0);
+            assert_eq!(found, Some(LINK), "{tables}");
             assert_eq!(
                 Link::find(&block(tables), LINK.key ^ 0xf0),
                 None,
@@ -275,12 +364,49 @@ mod tests {
     }
 
     #[test]
+    fn an_annex_fits_its_own_put_and_one_flipped_bit_is_made_good() {
+        let link = Link {
+            annexed: true,
+            ..LINK
+        };
+        let annex = Annex {
+            if_absent: true,
+            records: vec![7; 90],
+        };
+        let mut bytes = vec![3; 40];
+        bytes.extend(annex.encode(&link).unwrap());
+        assert_eq!(bytes.len(), 40 + Annex::len_with(90));
+        assert_eq!(Annex::decode(&bytes, &link).as_ref(), Some(&annex));
+        let other = Link {
+            number: 901,
+            ..link
+        };
+        assert_eq!(Annex::decode(&bytes, &other), None);
+        for bit in 40 * 8..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let found = Annex::decode(&bytes, &link);
+            assert_eq!(found.as_ref(), Some(&annex), "bit {bit}");
+        }
+        assert_eq!(Annex::decode(&[], &link), None);
+        let block = |link: Link| {
+            let mut block = block(0);
+            let at = block.len() - OVERHEAD_LEN - LINK_LEN;
+            block[at..at + LINK_LEN].copy_from_slice(&link.encode());
+            block
+        };
+        let from_end = OVERHEAD_LEN + LINK_LEN;
+        assert_eq!(Link::find(&block(link), LINK.key), Some((link, from_end)));
+    }
+
+    #[test]
     fn one_flipped_bit_of_a_link_is_made_good_and_two_are_not() {
         let at = 1536 - OVERHEAD_LEN - LINK_LEN;
         for bit in 0..LINK_LEN * 8 {
             let mut block = block(0);
             block[at + bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Link::find(&block, LINK.key), Some(LINK), "bit {bit}");
+            let found = Link::find(&block, LINK.key).map(|it| it.0);
+            assert_eq!(found, Some(LINK), "bit {bit}");
             block[at + (bit / 8 + 5) % LINK_LEN] ^= 1;
             assert_eq!(
                 Link::find(&block, LINK.key),

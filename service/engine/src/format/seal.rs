@@ -9,8 +9,8 @@
 //! straddle a sector, whatever the device's logical blocks are: so an image can move to a device
 //! with other logical blocks.
 //!
-//! An [`UnsettledSeal`] stands there instead while the data of the last puts may still be in the
-//! device's cache: it says how to find out whether a power cut has taken some of it.
+//! A version before 0.3 may have left an [`UnsettledSeal`] there: the data of the last puts may have
+//! been in the device's cache, and it says how to find out whether a power cut has taken some of it.
 
 use super::Portion;
 use super::bytes::{FieldReader, join};
@@ -48,8 +48,6 @@ const PROOF_LEN: usize = 8;
 
 /// Bytes of an unsettled seal.
 pub const UNSETTLED_SEAL_LEN: usize = SEAL_LEN + BEGIN_LEN + PUTS_LEN + PROOF_LEN;
-/// Bytes of an `EndOfRecords` and the unsettled seal behind it.
-pub const UNSETTLED_END_LEN: usize = END_OF_RECORDS_LEN + UNSETTLED_SEAL_LEN;
 
 const _: () = assert!(SEAL_LEN == 32, "FORMAT.md section 5.3");
 const _: () = assert!(UNSETTLED_SEAL_LEN == 50, "FORMAT.md section 5.5");
@@ -264,20 +262,6 @@ pub struct UnsettledSeal {
 }
 
 impl UnsettledSeal {
-    /// The bytes to be written directly behind the `EndOfRecords`.
-    #[must_use]
-    pub fn encode(&self, place: SealPlace<'_>) -> [u8; UNSETTLED_SEAL_LEN] {
-        let crc = self.crc(place).to_be_bytes();
-        join(&[
-            &UNSETTLED_MAGIC,
-            &self.seal.fields(),
-            &self.begin.to_be_bytes(),
-            &self.proof.puts.to_be_bytes(),
-            &self.proof.sum.to_be_bytes(),
-            &crc,
-        ])
-    }
-
     /// The unsettled seal in the bytes behind an `EndOfRecords`; `None`: there is none that fits
     /// the place.
     #[must_use]

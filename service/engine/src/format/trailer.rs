@@ -17,11 +17,17 @@ pub const MAGIC: [u8; MAGIC_LEN] = *b"LsCk";
 /// Version of the trailer that is written, and the only one that is known.
 pub const FORMAT: u16 = 2;
 
+/// Bytes of a payload that has room behind it for a link and an annex with records, and of that room.
+const ROOMY: u64 = 64 * 1024;
+const ROOM: u64 = 1024;
+/// Largest blocks with which there is such room.
+const ROOMY_BLOCKS: u64 = 32 * 1024;
+
 const MAGIC_LEN: usize = 4;
 const FORMAT_LEN: usize = 2;
 const GENERATION_LEN: usize = 8;
 const PADDING_LEN_LEN: usize = 2;
-/// Bytes of a nonce, which stands before the chunk table where there is room.
+/// Bytes of a nonce, which stands before the chunk table in lumps that versions before 0.3 put.
 pub const NONCE_LEN: usize = 8;
 
 /// Bytes of the trailer, table and padding length not counted.
@@ -44,7 +50,8 @@ const fn max_table_len() -> usize {
 const _: () = assert!(TRAILER_LEN == 22, "FORMAT.md section 7");
 // The padding of a lump, table and trailer included, always fits its 16-bit length field.
 const _: () = assert!(
-    MAX_OVERHEAD_LEN + BlockSize::MAX.get() as usize <= u16::MAX as usize,
+    MAX_OVERHEAD_LEN + BlockSize::MAX.get() as usize <= u16::MAX as usize
+        && MAX_OVERHEAD_LEN as u64 + ROOM + ROOMY_BLOCKS <= u16::MAX as u64,
     "FORMAT.md section 7"
 );
 // Nonce, table and trailer never reach beyond the last block.
@@ -115,7 +122,8 @@ pub struct LumpShape {
 }
 
 impl LumpShape {
-    /// The shape of a lump of `payload_len` bytes with a trailer.
+    /// The shape of a lump of `payload_len` bytes with a trailer, and from 64 KiB on with room for a
+    /// [link](super::run::Link) and for what a put has beside its data.
     ///
     /// # Errors
     /// [`PayloadTooLarge`] above [`max_payload`].
@@ -129,8 +137,12 @@ impl LumpShape {
         if payload_len > max {
             return Err(too_large);
         }
-        let blocks = (payload_len + overhead_len(payload_len)).div_ceil(block_size.bytes());
-        let blocks = BlockCount(u16::try_from(blocks).map_err(|_| too_large)?);
+        let needed = payload_len + overhead_len(payload_len);
+        let has_room = payload_len >= ROOMY && block_size.bytes() <= ROOMY_BLOCKS;
+        let room = if has_room { ROOM } else { 0 };
+        let blocks = |len: u64| u16::try_from(len.div_ceil(block_size.bytes()));
+        let blocks = blocks(needed + room).or_else(|_| blocks(needed));
+        let blocks = BlockCount(blocks.map_err(|_| too_large)?);
         Ok(Self {
             payload_len,
             blocks,
@@ -156,7 +168,8 @@ impl LumpShape {
         u64::from(self.blocks.0) * self.block_size.bytes()
     }
 
-    /// Bytes after the payload; at least [`overhead_len`], less than that plus one block.
+    /// Bytes after the payload; at least [`overhead_len`], less than that plus one block and the room
+    /// that a large lump has.
     #[must_use]
     pub fn tail_len(self) -> u64 {
         self.total_len() - self.payload_len
@@ -168,32 +181,19 @@ impl LumpShape {
         self.total_len() - OVERHEAD_LEN as u64
     }
 
-    /// True: there is room for a [nonce](nonce_in).
-    #[must_use]
-    pub fn has_room_for_nonce(self) -> bool {
-        self.tail_len() >= overhead_len(self.payload_len) + NONCE_LEN as u64
-    }
-
     /// Fills the bytes after the payload: `tail` must be the last [`Self::tail_len`] bytes of the
-    /// portion, and `sums` those of the whole payload. Bytes before the table become zeros, but for
-    /// the nonce, if there is one and room for it.
+    /// portion, and `sums` those of the whole payload. Bytes before the table become zeros.
     ///
     /// # Panics
     /// When `tail` has another length: the caller would write a lump that cannot be read.
-    pub fn write_tail(
-        self,
-        id: LumpId,
-        (generation, nonce): (u64, Option<u64>),
-        sums: PayloadSums,
-        tail: &mut [u8],
-    ) {
+    pub fn write_tail(self, id: LumpId, generation: u64, sums: PayloadSums, tail: &mut [u8]) {
         assert_eq!(
             u64::try_from(tail.len()),
             Ok(self.tail_len()),
             "the tail of this shape"
         );
         let padding_len = u16::try_from(self.tail_len() - PADDING_LEN_LEN as u64)
-            .expect("less than table, trailer and a block, which fit 16 bits");
+            .expect("less than table, trailer, room and a block, which fit 16 bits");
         let (payload_crc, chunk_crcs) = sums.finish();
         let mut end = Vec::with_capacity(MAX_OVERHEAD_LEN);
         for crc in chunk_crcs {
@@ -208,9 +208,6 @@ impl LumpShape {
         end.extend_from_slice(&padding_len.to_be_bytes());
         let (padding, place) = tail.split_at_mut(tail.len() - end.len());
         padding.fill(0);
-        if let (Some(nonce), Some(place)) = (nonce, padding.last_chunk_mut::<NONCE_LEN>()) {
-            *place = nonce.to_be_bytes();
-        }
         place.copy_from_slice(&end);
     }
 }
@@ -354,7 +351,9 @@ mod tests {
         for len in [0, 488, 489, 65_536, 65_537, 7 << 20, (7 << 20) + 1] {
             let shape = LumpShape::new(len, BlockSize::MIN).unwrap();
             assert!(shape.tail_len() >= overhead_len(len), "{len}");
-            assert!(shape.tail_len() < overhead_len(len) + 512, "{len}");
+            let room = if len < ROOMY { 0 } else { ROOM };
+            let spare = shape.tail_len() - overhead_len(len);
+            assert!((room..room + 512).contains(&spare), "{len}: {spare}");
         }
         assert_eq!(max_payload_in(0, BlockSize::MIN), 0);
         assert_eq!(max_payload_in(1, BlockSize::MIN), 488);

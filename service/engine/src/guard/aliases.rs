@@ -26,6 +26,7 @@ use rustix::ioctl::{Getter, ioctl};
 
 use super::number::DeviceNumber;
 use crate::error::User;
+pub(crate) use crate::medium::open_place;
 
 /// `LOOP_GET_STATUS64` of `linux/loop.h`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
@@ -77,11 +78,8 @@ pub(crate) fn loop_on(target: &fs::Metadata) -> io::Result<Option<String>> {
     Ok(found.map(|device| device.name))
 }
 
-/// Takes every other way to the bytes of `target`, which is open for this process alone.
-///
-/// # Errors
-/// Somebody uses them, or the kernel does not say.
-pub(crate) fn hold(target: &File) -> Result<Vec<File>, Taken> {
+/// Takes the loop devices on `target`, and what lies under it.
+pub(super) fn hold(target: &File) -> Result<Vec<File>, Taken> {
     let metadata = target.metadata()?;
     let loops = Loop::all()?;
     let mut held = Vec::new();
@@ -222,15 +220,9 @@ impl Loop {
             && other.range.start < self.range.end
     }
 
-    /// Opens it for this process alone. `None`: this process may not open it, or it is gone.
+    /// Opens it for this process alone.
     fn claim(&self) -> Result<Option<File>, Taken> {
-        match open_node(&self.name, self.number, OFlags::EXCL) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if is(&error, Errno::BUSY) => Err(Taken::By(User::Alias {
-                name: format!("/dev/{}", self.name),
-            })),
-            Err(_) => Ok(None),
-        }
+        claim_node(&self.name, self.number)
     }
 
     /// The file or device below, opened without access, and its name; `None`: no name leads there.
@@ -241,12 +233,6 @@ impl Loop {
         let same = (metadata.dev(), metadata.ino()) == self.below;
         same.then_some((path, found))
     }
-}
-
-/// A descriptor of what the name means now, without access to it.
-pub(crate) fn open_place(path: &Path) -> io::Result<File> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())
 }
 
 /// Opens what [`open_place`] found, to read it.
@@ -267,7 +253,18 @@ pub(crate) fn as_flags(flags: OFlags) -> i32 {
     i32::try_from(flags.bits()).unwrap_or(0)
 }
 
-fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::Result<File> {
+/// Opens a device for this process alone. `None`: this process may not open it, or it is gone.
+pub(super) fn claim_node(name: &str, number: DeviceNumber) -> Result<Option<File>, Taken> {
+    match open_node(name, number, OFlags::EXCL) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if is(&error, Errno::BUSY) => Err(Taken::By(User::Alias {
+            name: format!("/dev/{name}"),
+        })),
+        Err(_) => Ok(None),
+    }
+}
+
+pub(super) fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
         .read(true)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::User;
 use crate::format::geometry::SizingError;
+use crate::medium::VolatileMedium;
 use crate::signature::{Signature, list_of};
 use crate::units::{BlockSize, ByteLen, ByteOffset, InvalidBlockSize};
 
@@ -38,6 +39,20 @@ pub enum FormatError {
         path: PathBuf,
         /// Bytes of the file.
         len: ByteLen,
+    },
+    /// A name among those of the devices that is none of them. Never forced.
+    #[error("there is no device {path}; lsblk lists them")]
+    NoDevice {
+        /// Name, as it was given.
+        path: PathBuf,
+    },
+    /// The medium loses what is on it.
+    #[error("{path} is {medium}; --volatile makes a store there nevertheless")]
+    Volatile {
+        /// Device or file, as it was given.
+        path: PathBuf,
+        /// Its medium.
+        medium: VolatileMedium,
     },
     /// It, or a partition of it, is mounted. Never forced.
     #[error("{path} is in use: {device} is mounted at {mount_point}; unmount it first")]
@@ -91,6 +106,9 @@ pub enum FormatError {
     /// The block size is no block size.
     #[error("block size: {0}")]
     BlockSize(#[from] InvalidBlockSize),
+    /// No store can have that name.
+    #[error("{0}")]
+    Name(String),
     /// The device cannot write single blocks of that size.
     #[error(
         "{path} reads and writes multiples of {alignment} bytes, so blocks of {block_size} bytes \

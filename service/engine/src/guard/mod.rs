@@ -6,21 +6,46 @@
 pub mod error;
 
 pub(crate) mod aliases;
+mod by_uuid;
 pub(crate) mod in_use;
+mod new_file;
 mod number;
 pub(crate) mod partitions;
+mod twins;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
+
+use aliases::Taken;
+use number::DeviceNumber;
 
 use crate::layout;
 use crate::signature::blkid;
 
 pub use crate::error::User;
+pub use crate::medium::VolatileMedium;
 pub use crate::signature::{Signature, SignatureKind};
+pub use by_uuid::find_image;
 pub use error::FormatError;
+pub use new_file::check_new_file;
+pub(crate) use new_file::folder_of;
+
+/// Takes every other way to the bytes of `target`, which is open for this process alone, and keeps
+/// them while the answer lives.
+///
+/// # Errors
+/// Somebody uses them, or the kernel does not say.
+pub(crate) fn hold(target: &File) -> Result<Vec<File>, Taken> {
+    let mut held = aliases::hold(target)?;
+    let metadata = target.metadata()?;
+    if metadata.file_type().is_block_device() {
+        twins::take(target, DeviceNumber::of(metadata.rdev()), &mut held)?;
+    }
+    Ok(held)
+}
 
 /// Everything known that is on an open device or file: signatures that libblkid finds, and stores.
 ///

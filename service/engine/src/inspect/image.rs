@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
 use crate::format::copies::{FoundCopy, ProvenHeader};
 use crate::format::header::{HEADER_LEN, MAGIC};
+use crate::format::label;
 use crate::format::minfs::{
     DIRECTORY_OFFSET, DirEntry, FILE_INODE, FILE_OFFSET, INODE_LEN, INODES_OFFSET, Inode,
     SUPERBLOCK_LEN, Superblock,
@@ -26,6 +27,8 @@ pub(super) struct Found {
     /// The checked copy beside the header.
     pub(super) copy: FoundCopy,
     pub(super) geometry: Option<Geometry>,
+    /// Name of the store, as the header block has it.
+    pub(super) name: Option<String>,
     pub(super) minfs: Option<MinfsInfo>,
     pub(super) findings: Vec<Finding>,
 }
@@ -84,6 +87,7 @@ pub(super) fn find(source: &Source) -> Result<Found, Error> {
         header,
         copy,
         geometry,
+        name: label::decode(at(base)),
         minfs: in_minfs.then(|| minfs_info(at(INODES_OFFSET), at(DIRECTORY_OFFSET))),
         findings,
     })
@@ -151,9 +155,10 @@ fn minfs_info(inodes: &[u8], directory: &[u8]) -> MinfsInfo {
 }
 
 /// Describes a usable header.
-pub(super) fn describe(layout: Layout, header: &Header, geometry: &Geometry) -> ImageInfo {
+pub(super) fn describe(found: &Found, header: &Header, geometry: &Geometry) -> ImageInfo {
     ImageInfo {
-        layout: layout.name(),
+        layout: found.layout.name(),
+        name: found.name.clone(),
         version: format!("1.{}", header.minor),
         uuid: uuid::Uuid::from_bytes(header.uuid).to_string(),
         base_offset: geometry.base().0,

@@ -89,10 +89,7 @@ impl Log {
     /// A log that ends at `tail`, and the puts of its run, which have no records yet.
     fn with_run(walked: (Index, Outside, Walked), tail: RingPosition, run: FoundRun) -> Self {
         let (mut index, mut outside, walked) = walked;
-        for (id, portion) in run.puts {
-            outside.forget(id);
-            index.insert(id, Entry::data(tail, portion, None));
-        }
+        run.apply(tail, (&mut index, &mut outside));
         Self {
             walked: (index, outside, walked),
             unsettled: Some(run.report),
@@ -129,20 +126,22 @@ impl Inspector {
             unit_bytes: source.unit,
             direct_io: source.direct,
         };
+        let image = found
+            .header
+            .zip(found.geometry)
+            .map(|(header, geometry)| image::describe(&found, &header, &geometry));
         let Found {
-            layout,
             header,
             copy,
             geometry,
             minfs,
             findings,
+            ..
         } = found;
         let mut report = InspectReport {
             target,
             minfs,
-            image: header
-                .zip(geometry)
-                .map(|(header, geometry)| image::describe(layout, &header, &geometry)),
+            image,
             journal: None,
             lumps: None,
             checkpoints: Vec::new(),

@@ -41,6 +41,8 @@ pub struct ImageInfo {
     pub version: String,
     /// Instance UUID.
     pub uuid: String,
+    /// Name of the store.
+    pub name: Option<String>,
     /// First byte of the image in the device or file.
     pub base_offset: u64,
     /// Block size in bytes.

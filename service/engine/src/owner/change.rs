@@ -4,7 +4,7 @@ use super::command::{Reply, Timing};
 use super::delete::{Delete, Many};
 use super::put::Put;
 use crate::declaration::RequestId;
-use crate::format::Portion;
+use crate::error::Error;
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, PutOutcome,
 };
@@ -38,31 +38,19 @@ impl Change {
         }
     }
 
-    /// True: the data of a put is still being written.
-    pub(super) fn is_writing(&self) -> bool {
-        matches!(self, Self::Put(put) if put.is_writing())
-    }
-
-    /// The put whose data is being written there.
-    pub(super) fn writing_to(&mut self, place: Portion) -> Option<&mut Put> {
+    /// The clock of its request, which several deletes of one request share.
+    pub(super) fn timing<'a>(&'a mut self, many: &'a mut Many) -> Option<&'a mut Timing> {
         match self {
-            Self::Put(put) if put.is_writing() && put.place() == Some(place) => Some(put),
-            _ => None,
+            Self::Put(put) => Some(&mut put.reply.timing),
+            Self::Delete(delete) => delete.timing(many),
         }
     }
 
-    /// True: a put whose data was to go there.
-    pub(super) fn is_at(&self, place: Portion) -> bool {
-        matches!(self, Self::Put(put) if put.place() == Some(place))
-    }
-
-    /// The clock of its request, which several deletes of one request share. While data is being
-    /// written the time is that of the write.
-    pub(super) fn timing<'a>(&'a mut self, many: &'a mut Many) -> Option<&'a mut Timing> {
-        let is_writing = self.is_writing();
+    /// Tells who waits for it of an error, though it may still come about.
+    pub(super) fn answer_early(&mut self, many: &mut Many, error: &Error) {
         match self {
-            Self::Put(put) => (!is_writing).then_some(&mut put.reply.timing),
-            Self::Delete(delete) => delete.timing(many),
+            Self::Put(put) => put.reply.answer_early(error),
+            Self::Delete(delete) => delete.answer_early(many, error),
         }
     }
 

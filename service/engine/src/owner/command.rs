@@ -61,6 +61,8 @@ pub(crate) enum Command {
     },
     Head {
         id: LumpId,
+        /// True: with the checksum of its bytes.
+        sum: bool,
         reply: Reply<HeadOutcome>,
     },
     Delete {
@@ -100,6 +102,10 @@ pub(crate) enum Command {
     Collect {
         reply: Reply<CollectOutcome>,
     },
+    /// Answered when no change is under way.
+    Settle {
+        reply: Reply<()>,
+    },
     Close {
         closed: Sender<Result<(), Error>>,
     },
@@ -110,18 +116,26 @@ impl Command {
     pub(crate) fn needs_disk(&self) -> bool {
         !matches!(
             self,
-            Self::List { .. } | Self::Usage { .. } | Self::Close { .. }
+            Self::List { .. } | Self::Usage { .. } | Self::Settle { .. } | Self::Close { .. }
         )
     }
 
-    /// True: it is a part of a request that was let in before.
+    /// True: it is let in however many wait, mostly as a part of a request that was let in before.
     pub(crate) fn goes_on(&self) -> bool {
         match self {
             Self::Put(put) => put.data.as_ref().is_some_and(DataLump::is_begun),
             Self::PutPiece(piece) => piece.at > 0,
-            Self::GetPiece { .. } => true,
+            Self::GetPiece { .. } | Self::Settle { .. } => true,
             _ => false,
         }
+    }
+
+    /// True: it removes lumps.
+    pub(crate) fn is_delete(&self) -> bool {
+        matches!(
+            self,
+            Self::Delete { .. } | Self::DeleteRange { .. } | Self::DeleteMany { .. }
+        )
     }
 
     /// Answers with an error instead of doing it.
@@ -140,7 +154,7 @@ impl Command {
             Self::DeleteMany { reply, .. } => reply.send(Err(error), stage),
             Self::List { reply, .. } => reply.send(Err(error), stage),
             Self::Usage { reply, .. } => reply.send(Err(error), stage),
-            Self::Sync { reply } => reply.send(Err(error), stage),
+            Self::Sync { reply } | Self::Settle { reply } => reply.send(Err(error), stage),
             Self::Collect { reply } => reply.send(Err(error), stage),
             Self::Close { closed } => drop(closed.send(Err(error))),
         }
@@ -259,6 +273,12 @@ impl<T> Reply<T> {
         }
         self.timing.lap(stage);
         self.answer(result);
+    }
+
+    /// Answers with an error before the end; what is sent afterwards nobody hears.
+    pub(crate) fn answer_early(&mut self, error: &Error) {
+        let silent = Self::new(Box::new(|_, _| ()));
+        std::mem::replace(self, silent).send(Err(error.clone()), Stage::Journal);
     }
 
     /// Answers; what has passed since the last lap belongs to the caller's way back.

@@ -4,7 +4,6 @@
 //!
 //! ```text
 //! Idle ─▶ Rest (all but the first unit) ─▶ RestFlush ─▶ First (makes it visible) ─▶ LastFlush ─▶ Idle
-//!   │                                                    ├─▶ Data (written beside it) ─▶ LastFlush
 //!   └──────────── batch of one unit ─────────────────────▲
 //!   ├─▶ DataFlush ─▶ Idle        no record is ready, but data waits for a flush
 //!   └─▶ Settle ─▶ Idle           nothing happens, and the last batch is not settled
@@ -16,11 +15,9 @@
 //! order of their records, after the last flush; or after the visible write, when every change of
 //! the batch asked for no more (`Journaled`).
 //!
-//! Data that can be [checked] need not be flushed before its record is written, and may be written
-//! [beside] it.
+//! A put in a [run](runs) is durable before its record, which follows.
 
-mod beside;
-mod checked;
+mod end;
 mod lost;
 mod refusal;
 mod runs;
@@ -28,17 +25,17 @@ mod times;
 
 use std::collections::VecDeque;
 
-use beside::Beside;
-use checked::{Checked, write_ring};
+use end::write_ring;
+use lost::RefusedPieces;
 use refusal::beat;
-use runs::Runs;
+use runs::{Runs, record};
 
 use super::change::{Answer, Change};
 use super::command::{Reply, Stage};
 use super::ctx::Ctx;
 use super::delete::{Many, ManyRequest};
 use super::gc::Gc;
-use super::io_table::Tag;
+use super::io_table::RingPiece;
 use super::overlay::Overlay;
 use super::put::{Misplaced, Put};
 use crate::declaration::RequestId;
@@ -46,7 +43,6 @@ use crate::error::Error;
 use crate::mutant::{self, Mutant};
 use crate::request::Durability;
 use crate::storage::Storage;
-use crate::storage::journal::Ending;
 use crate::storage::journal::gc::{Relocation, Taken};
 use crate::storage::journal::writer::{Batch, BatchWrites, NewTail, RingWrite};
 use crate::units::RingPosition;
@@ -63,13 +59,10 @@ enum Phase {
     Rest(usize),
     RestFlush,
     First,
-    /// The batch is written, data beside it is not.
-    Data,
     LastFlush,
-    /// The old end of the journal is written anew.
+    /// The old end of the journal is written anew, without a run.
     Settle,
-    /// That has failed, and is tried again later.
-    Lost,
+    EndFlush,
 }
 
 /// Something that is written and waits for a flush that begins after now.
@@ -87,7 +80,6 @@ struct InFlight {
     changes: Vec<(Change, RingPosition)>,
     /// Puts that a change of this batch has beaten: told when that one is durable.
     beaten: Vec<Put>,
-    beside: Beside,
     /// Puts that go elsewhere once the batch does not name their run any more.
     broken: Vec<Misplaced>,
     durability: Durability,
@@ -113,27 +105,25 @@ pub(super) struct Commit {
     /// Served by the flush in flight.
     flushing: Vec<Unflushed>,
     batch: Option<InFlight>,
-    /// True: the writes of the batch that are under way need no flush.
-    forced: bool,
     /// When the seal of the last batch is to be settled.
     settle_ns: u64,
     /// Writes that had ended when one was settled last.
     settled: u64,
     /// Deletes of many that are not applied as a whole.
     many: Many,
-    /// Puts of a batch that is being withdrawn.
+    /// Puts of a run that is being given up.
     misplaced: Vec<Misplaced>,
     runs: Runs,
-    /// When the end of the journal is tried again, if it is lost.
-    end_due_ns: u64,
+    refused: RefusedPieces,
 }
 
 impl Commit {
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self, ctx: &Ctx) -> bool {
         self.phase == Phase::Idle
             && self.ready.is_empty()
             && self.unflushed.is_empty()
-            && self.runs.is_idle()
+            && ctx.storage.unrecorded.is_empty()
+            && !self.runs.are_waited_for()
     }
 
     /// True: the index knows every record in the journal.
@@ -183,7 +173,7 @@ impl Commit {
     /// Starts a batch, or else a flush, when none is in flight.
     pub(super) fn start(&mut self, ctx: &mut Ctx, gc: &mut Gc) {
         if self.phase != Phase::Idle {
-            return self.write_lost_end(ctx);
+            return self.write_refused(ctx);
         }
         // All phases have ended, so everything the collection has passed is durable.
         gc.move_head(ctx);
@@ -191,7 +181,6 @@ impl Commit {
             return;
         }
         loop {
-            let writing = self.sort_ready();
             self.refuse_beaten_first(ctx);
             // Making the records of runs takes time that every put would pay.
             if self.ready.is_empty() && !self.runs.must_record(ctx) && !gc.has_work(ctx) {
@@ -199,19 +188,19 @@ impl Commit {
                 break;
             }
             let mut batch = Batch::new(&ctx.storage.journal);
-            let Some(recorded) = self.runs.record(ctx, &mut batch) else {
+            let Some(recorded) = record(ctx, &mut batch) else {
                 break;
             };
             let blocked = self.is_blocked(ctx, gc, &batch);
-            if blocked && gc.press(&ctx.storage) && !writing {
+            if blocked && gc.press(&ctx.storage) {
                 self.refuse_first_ready(ctx, gc);
                 continue;
             }
             let mut taken = gc.relocate(ctx, &mut batch, blocked);
-            let (changes, beaten, checked) = self.take_ready(ctx, gc, &mut batch);
+            let (changes, beaten) = self.take_ready(ctx, gc, &mut batch);
             if !changes.is_empty() || self.ready.is_empty() {
                 gc.relax();
-            } else if !blocked && !writing {
+            } else if !blocked {
                 // Relocated records took the room: next time the change goes first.
                 gc.press(&ctx.storage);
             }
@@ -219,9 +208,9 @@ impl Commit {
             let waits = only_recorded && !self.runs.must_record(ctx);
             if !batch.is_empty() && !waits {
                 taken.relocations.splice(0..0, recorded);
-                return self.start_batch(ctx, batch, taken, (changes, beaten, checked));
+                return self.start_batch(ctx, batch, taken, (changes, beaten));
             }
-            if !blocked || writing || !gc.is_stuck(ctx) {
+            if !blocked || !gc.is_stuck(ctx) {
                 break;
             }
             self.refuse_first_ready(ctx, gc);
@@ -274,9 +263,8 @@ impl Commit {
         ctx: &mut Ctx,
         gc: &Gc,
         batch: &mut Batch,
-    ) -> (Vec<(Change, RingPosition)>, Vec<Put>, Checked) {
+    ) -> (Vec<(Change, RingPosition)>, Vec<Put>) {
         let (mut taken, mut beaten) = (Vec::new(), Vec::new());
-        let mut checked = Checked::default();
         let keep = self.kept_room(ctx, gc);
         let absent = |change: &Change| match change {
             Change::Put(put) => put.absent(),
@@ -303,22 +291,16 @@ impl Commit {
                 },
                 (change, _) => change,
             };
-            let position = if checked.admits(ctx, batch, &change) {
-                batch.append(&ctx.storage.journal, change.record(), keep)
-            } else {
-                None
-            };
-            let Some(position) = position else {
+            let Some(position) = batch.append(&ctx.storage.journal, change.record(), keep) else {
                 self.ready.push_front(change);
                 break;
             };
-            checked.note(ctx, batch, &change);
             if let Some(overlay) = &mut overlay {
                 overlay.note(&change);
             }
             taken.push((change, position));
         }
-        (taken, beaten, checked)
+        (taken, beaten)
     }
 
     /// Carries out a change whose record is in the journal at `position`. The answer, unless it
@@ -331,7 +313,7 @@ impl Commit {
         durability: Durability,
     ) -> Option<Answer> {
         match change {
-            Change::Put(put) => Some(put.apply(ctx, position, durability)),
+            Change::Put(put) => Some(put.apply(ctx, (position, true), durability)),
             Change::Delete(delete) => delete.apply(ctx, &mut self.many, durability),
         }
     }
@@ -341,17 +323,16 @@ impl Commit {
         ctx: &mut Ctx,
         batch: Batch,
         taken: Taken,
-        (mut changes, beaten, checked): (Vec<(Change, RingPosition)>, Vec<Put>, Checked),
+        (mut changes, beaten): (Vec<(Change, RingPosition)>, Vec<Put>),
     ) {
         self.end_waits(changes.iter_mut().map(|(change, _)| change));
-        let named = self.runs.ending(ctx);
-        let ending = checked.proof().map_or(named, Ending::Unsettled);
+        let run = self.runs.ending(ctx);
         let BatchWrites {
             rest,
             first,
             new_tail,
             records,
-        } = batch.finish(&ctx.storage.journal, &ctx.io.pool, ending);
+        } = batch.finish(&ctx.storage.journal, &ctx.io.pool, run);
         let can_be_undone = self.run_batch_begun(ctx, &new_tail);
         let journaled = !changes.is_empty()
             && taken.relocations.is_empty()
@@ -369,17 +350,11 @@ impl Commit {
         requests.dedup();
         let unit = ctx.storage.journal.unit();
         debug_assert!(rest.iter().all(|it| it.position.0.is_multiple_of(unit)));
-        let needs_flush = checked.needs_flush
-            && !new_tail.is_unsettled()
-            && !mutant::is(Mutant::SpreadsBatches)
-            && !mutant::is(Mutant::SettlesEarly);
         self.phase = Phase::Rest(rest.len());
-        let beside = Beside::of(&changes);
         self.batch = Some(InFlight {
             relocations: taken.relocations,
             changes,
             beaten,
-            beside,
             broken: std::mem::take(&mut self.runs.broken),
             durability,
             requests: requests.clone(),
@@ -390,20 +365,11 @@ impl Commit {
             records,
         });
         self.leave_behind();
-        if rest.is_empty() && needs_flush {
-            return self.start_flush(ctx, Phase::RestFlush);
-        }
         if rest.is_empty() {
             return self.write_first(ctx);
         }
-        self.forced = !self.awaits_flush()
-            && !needs_flush
-            && durability == Durability::Synced
-            && rest
-                .iter()
-                .all(|write| ctx.io.should_force(write.buf.len()));
         for write in rest {
-            write_ring(ctx, (Tag::BatchRest, self.forced), write, requests.clone());
+            write_ring(ctx, RingPiece::Rest, write, requests.clone());
         }
     }
 
@@ -414,75 +380,32 @@ impl Commit {
         let Some(first) = batch.first.take() else {
             return;
         };
-        let (requests, batch_durability) = (batch.requests.clone(), batch.durability);
-        let unsettled = batch.new_tail.as_ref().is_some_and(NewTail::is_unsettled);
+        let requests = batch.requests.clone();
         self.phase = Phase::First;
-        // A flush that data waits for too makes both durable; and a change that is answered before
-        // its batch is durable need not wait for more than a plain write.
-        self.forced = !self.awaits_flush()
-            && !unsettled
-            && batch_durability == Durability::Synced
-            && ctx.io.should_force(first.buf.len());
-        write_ring(ctx, (Tag::BatchFirst, self.forced), first, requests);
+        write_ring(ctx, RingPiece::First, first, requests);
     }
 
-    /// A piece of the batch that replay cannot reach yet is written.
-    pub(super) fn rest_written(
-        &mut self,
-        ctx: &mut Ctx,
-        result: Result<(), Error>,
-    ) -> Result<(), Error> {
-        if let Err(error) = result {
-            self.note_no_space(ctx, error)?;
-        }
+    /// A piece of the batch that replay cannot reach yet is written, or is given up.
+    fn rest_written(&mut self, ctx: &mut Ctx) {
         let Phase::Rest(left) = self.phase else {
-            return Ok(());
+            return;
         };
         self.phase = Phase::Rest(left - 1);
-        if left == 1 && self.refuse_without_space(ctx) {
-            return Ok(());
-        }
-        if left == 1 && self.forced {
-            self.write_first(ctx);
-        } else if left == 1 {
+        if left == 1 && !self.refuse_without_space(ctx) {
             self.lap_batch(Stage::Write);
             self.start_flush(ctx, Phase::RestFlush);
         }
-        Ok(())
     }
 
-    /// The batch is in the journal, but perhaps only in the device's cache. Returns its records if
-    /// it is durable.
-    pub(super) fn visible(
-        &mut self,
-        ctx: &mut Ctx,
-        result: Result<(), Error>,
-    ) -> Result<u64, Error> {
-        if let Err(error) = result {
-            self.note_unwritten(ctx, error)?;
-        }
+    /// The batch is in the journal, but perhaps only in the device's cache.
+    fn visible(&mut self, ctx: &mut Ctx) {
         self.lap_batch(Stage::Write);
-        if self.awaits_data() {
-            self.phase = Phase::Data;
-            return Ok(0);
-        }
-        Ok(self.whole(ctx))
-    }
-
-    /// The batch is in the journal, with all its data.
-    fn whole(&mut self, ctx: &mut Ctx) -> u64 {
-        if self.withdraw(ctx) {
-            return 0;
-        }
         let Some(batch) = self.batch.as_mut() else {
-            return 0;
+            return;
         };
         if let Some(new_tail) = batch.new_tail.take() {
             ctx.storage.journal.advance(new_tail);
-            ctx.end_written(self.forced);
-        }
-        if self.forced {
-            return self.batch_durable(ctx);
+            ctx.end_written();
         }
         let answers = match batch.durability {
             Durability::Journaled => self.apply_batch(ctx),
@@ -493,7 +416,6 @@ impl Commit {
         }
         self.start_flush(ctx, Phase::LastFlush);
         times::carried_out(ctx, answers);
-        0
     }
 
     fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {
@@ -542,6 +464,10 @@ impl Commit {
         match self.phase {
             Phase::RestFlush => self.write_first(ctx),
             Phase::LastFlush => return Ok(self.batch_durable(ctx)),
+            Phase::EndFlush => {
+                self.phase = Phase::Idle;
+                self.runs.forget_beaten(ctx);
+            }
             _ => self.phase = Phase::Idle,
         }
         self.apply_run(ctx);
@@ -559,6 +485,8 @@ impl Commit {
             (beaten, records) = (batch.beaten, batch.records);
             self.misplaced.extend(batch.broken);
         }
+        ctx.storage.unrecorded.recorded();
+        self.runs.forget_beaten(ctx);
         ctx.freed |= ctx.storage.data.all_durable();
         times::carried_out(ctx, answers);
         beaten.into_iter().for_each(|put| beat(ctx, put));

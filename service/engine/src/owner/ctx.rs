@@ -2,10 +2,12 @@
 //! threads see of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::change::Answer;
+use super::command::{Reply, Stage};
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// Set once the store takes no changes any more: the reason.
     pub(crate) failed: OnceLock<Arc<str>>,
+    /// True: puts and deletes are refused until that is taken back.
+    pub(crate) frozen: AtomicBool,
     /// State of the store, by what its disk says.
     pub(crate) condition: Arc<Condition>,
     pub(crate) scrub: scrub::Control,
@@ -63,6 +67,7 @@ impl Shared {
             counters,
             gate: Arc::default(),
             failed: OnceLock::new(),
+            frozen: AtomicBool::new(false),
             condition: Arc::new(Condition::new(options.io_timeout)),
             scrub: scrub::Control::default(),
             released: Arc::default(),
@@ -83,8 +88,11 @@ pub(super) fn overload(options: &StoreOptions) -> Overload {
 pub(crate) struct Limits {
     /// Data I/Os in flight.
     pub(crate) data_ios: usize,
-    /// True: the disk gets a few MiB at a time. One with an arm goes shorter ways the more it knows of.
-    pub(crate) few_at_a_time: bool,
+    /// True: the disk has an arm. It goes shorter ways the more it knows of; any other gets a few MiB at
+    /// a time.
+    pub(crate) has_arm: bool,
+    /// False: the kernel says that it has none.
+    pub(crate) may_have_arm: bool,
     /// Changes and syncs accepted and not finished.
     pub(crate) pending: usize,
     /// Why nothing is written; `None`: it may be.
@@ -95,18 +103,18 @@ pub(crate) struct Limits {
     pub(crate) gc_rate: u64,
     /// Puts go to runs where they can.
     pub(crate) runs: bool,
-    /// Fewest bytes of a put in a run that is forced.
-    pub(crate) force_from: u64,
 }
 
 /// Changes and syncs that are accepted and not finished.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Unfinished {
     count: usize,
     /// Bytes of the records of the puts among them.
     record_bytes: u64,
     /// Ids of these puts; one id may be put several times at once.
     putting: BTreeMap<LumpId, u32>,
+    /// Told when there are none.
+    pub(super) settling: Vec<Reply<()>>,
 }
 
 impl Unfinished {
@@ -116,6 +124,14 @@ impl Unfinished {
 
     pub(super) fn begin(&mut self) {
         self.count += 1;
+    }
+
+    /// Answers those who wait for the end of all of them.
+    pub(super) fn settle(&mut self) {
+        if self.count == 0 {
+            let settled = self.settling.drain(..);
+            settled.for_each(|reply| reply.send(Ok(()), Stage::Sched));
+        }
     }
 
     pub(super) fn end(&mut self) {
@@ -213,8 +229,8 @@ pub(crate) struct Ctx {
     pub(super) freed: bool,
     /// Of changes that were carried out in this round.
     pub(super) answers: Vec<Answer>,
-    /// Why no change is taken until the end of the journal is written; `None`: it is.
-    pub(super) end_is_lost: Option<Arc<str>>,
+    /// Why no change is taken until the disk takes a write of the journal; `None`: it does.
+    pub(super) journal_refused: Option<Arc<str>>,
     /// Why the device is not the one that was opened, and when its size was looked at.
     pub(super) shrunk: (Option<Arc<str>>, u64),
 }
@@ -237,10 +253,10 @@ impl Ctx {
     }
 
     pub(super) fn refuses_changes(&self) -> Option<Error> {
-        if self.limits.read_only.is_some() {
-            return Some(Error::ReadOnly);
+        if let Some(reason) = self.limits.read_only {
+            return Some(Error::ReadOnly { reason });
         }
-        let lost = self.end_is_lost.as_ref();
+        let lost = self.journal_refused.as_ref();
         let lost = lost.map(|reason| Error::OutOfService {
             reason: Arc::clone(reason),
         });
@@ -284,7 +300,7 @@ impl Ctx {
         if let Some(why) = self.io.judge.refuses_writes() {
             return Health::new(StoreState::ReadOnly, &trial::reason(why));
         }
-        if let Some(reason) = &self.end_is_lost {
+        if let Some(reason) = &self.journal_refused {
             return Health::new(StoreState::ReadOnly, reason);
         }
         let places = self.storage.data.bad_places().len();
@@ -395,9 +411,9 @@ impl Ctx {
         self.io.write((tag, false), offset, blocks, Vec::new());
     }
 
-    /// The journal has an end that was just written; `forced`: and is durable.
-    pub(super) fn end_written(&mut self, forced: bool) {
-        let written = if forced { 0 } else { self.io.written() };
+    /// The journal has an end that was just written.
+    pub(super) fn end_written(&mut self) {
+        let written = self.io.written();
         self.header.durable = self.durable_end();
         self.header.visible = (self.storage.journal.end_seal(), written);
     }
@@ -467,8 +483,8 @@ impl Ctx {
         status.findings.add(finding, scrub::FINDINGS);
     }
 
-    /// Shows the present numbers to other threads.
-    pub(super) fn publish(&self) {
+    /// Shows the present numbers to other threads; `spare`: blocks of runs that no put has.
+    pub(super) fn publish(&self, spare: u64) {
         let (counters, storage) = (&self.shared.counters, &self.storage);
         let block_size = storage.geometry.block_size().bytes();
         let allocator = storage.data.allocator();
@@ -478,7 +494,7 @@ impl Ctx {
             .set(storage.geometry.data_len().0);
         counters
             .data_used_bytes
-            .set(storage.data.used_blocks() * block_size);
+            .set((storage.data.used_blocks() - spare) * block_size);
         counters
             .bad_bytes
             .set(storage.data.bad_blocks() * block_size);

@@ -273,6 +273,19 @@ impl Delete {
         }
     }
 
+    /// Tells who waits for it of an error, though it may still come about.
+    pub(super) fn answer_early(&mut self, many: &mut Many, error: &Error) {
+        match &mut self.what {
+            What::One { reply, .. } => reply.answer_early(error),
+            What::Range { reply, .. } => reply.answer_early(error),
+            What::OneOfMany { key, .. } => {
+                if let Some(request) = many.requests.get_mut(key) {
+                    request.reply.answer_early(error);
+                }
+            }
+        }
+    }
+
     /// Gives it up. One of many: the whole request is told so, once; its key is returned then,
     /// because its deletes that still wait must not be carried out.
     pub(super) fn refuse(self, ctx: &mut Ctx, many: &mut Many, error: Error) -> Option<u64> {

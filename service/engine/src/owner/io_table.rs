@@ -24,8 +24,16 @@ use crate::request::HeadOutcome;
 use crate::stats::Counters;
 use crate::units::RingPosition;
 
-/// Most bytes of a write that is forced: a large one would be several requests, each with FUA.
-const FORCE_LIMIT: usize = 32 * 1024;
+/// What a write of the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingPiece {
+    /// A piece of a batch that is not visible yet.
+    Rest,
+    /// The one that makes a batch visible.
+    First,
+    /// The end of the journal, without a run.
+    End,
+}
 
 /// Action at the end of an I/O.
 pub(crate) enum Tag {
@@ -44,14 +52,8 @@ pub(crate) enum Tag {
     PutData(Box<Put>),
     /// A piece of the data of a put that comes in.
     PutPiece(Box<PieceWrite>),
-    /// The data of a put whose record is written beside it: the commit has that put.
-    DataBeside(Portion),
-    /// A piece of a batch that is not visible yet.
-    BatchRest,
-    /// The write that makes a batch visible.
-    BatchFirst,
-    /// The end of the journal with the seal of a settled one.
-    Settle,
+    /// A piece of the journal, and where it goes.
+    Ring(RingPiece, RingPosition),
     /// A flush.
     Flush,
     /// The journal's header with a new head.
@@ -96,7 +98,6 @@ impl Tag {
                 | Self::Head { .. }
                 | Self::PutData(_)
                 | Self::PutPiece(_)
-                | Self::DataBeside(_)
         )
     }
 
@@ -112,7 +113,7 @@ impl Tag {
     /// The kind of request whose bytes it moves.
     fn moves(&self) -> Option<Kind> {
         match self {
-            Self::PutData(_) | Self::PutPiece(_) | Self::DataBeside(_) => Some(Kind::Put),
+            Self::PutData(_) | Self::PutPiece(_) => Some(Kind::Put),
             _ => self.read_kind(),
         }
     }
@@ -132,13 +133,8 @@ impl Tag {
             | Self::Piece(_)
             | Self::Head { .. }
             | Self::PutData(_)
-            | Self::PutPiece(_)
-            | Self::DataBeside(_) => IoPurpose::LumpData,
-            Self::BatchRest
-            | Self::BatchFirst
-            | Self::Settle
-            | Self::Collect(_)
-            | Self::Embedded(_) => IoPurpose::Journal,
+            | Self::PutPiece(_) => IoPurpose::LumpData,
+            Self::Ring(..) | Self::Collect(_) | Self::Embedded(_) => IoPurpose::Journal,
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark | Self::Trial => IoPurpose::JournalHeader,
@@ -262,11 +258,6 @@ impl IoTable {
         requests: Vec<RequestId>,
     ) {
         self.submit(tag, (IoOp::Write, forced), offset, Some(buf), requests);
-    }
-
-    /// True: it costs less to force a write of these few bytes than to flush after it.
-    pub(crate) fn should_force(&self, len: usize) -> bool {
-        len <= FORCE_LIMIT && self.can_force()
     }
 
     /// True: a write can be forced past a cache that there is.

@@ -70,6 +70,7 @@ use crate::format::journal_header::ScrubMark;
 use crate::health::Health;
 use crate::options::StoreOptions;
 use crate::storage::Storage;
+use crate::storage::journal::writer::RingWrite;
 
 /// Commands taken up before the I/Os they cause are handed out.
 const COMMANDS_AT_ONCE: usize = 64;
@@ -163,7 +164,7 @@ impl Owner {
                 closing: false,
                 freed: false,
                 answers: Vec::new(),
-                end_is_lost: None,
+                journal_refused: None,
                 shrunk: (None, monotonic_ns()),
             },
         };
@@ -208,6 +209,7 @@ impl Owner {
         self.start_waiting();
         self.write();
         self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
+        self.ctx.unfinished.settle();
         self.publish();
         true
     }
@@ -323,7 +325,7 @@ impl Owner {
                 wanted,
                 reply,
             } => reads.piece(ctx, request, (lump, wanted), reply),
-            Command::Head { id, reply } => reads.head(ctx, request, id, reply),
+            Command::Head { id, sum, reply } => reads.head(ctx, request, (id, sum), reply),
             Command::List {
                 range,
                 limit,
@@ -331,6 +333,7 @@ impl Owner {
             } => reads.list(ctx, range, limit, reply),
             Command::Usage { range, reply } => reads.usage(ctx, range, reply),
             Command::Embedded { range, from, reply } => reads.embedded(ctx, range, from, reply),
+            Command::Settle { reply } => ctx.unfinished.settling.push(reply),
             change => match ctx.refuses(&change) {
                 Some(error) => change.refuse(error),
                 None => self.on_change(request, change),
@@ -421,17 +424,14 @@ impl Owner {
                 }
             }
             Tag::PutPiece(piece) => self.puts.piece_written(ctx, *piece, buf, result),
-            Tag::DataBeside(place) => {
-                if let Some(put) = self.commit.data_written(ctx, place, buf, result) {
-                    self.place_again(vec![put]);
+            Tag::Ring(piece, position) => match (result, buf) {
+                (Err(error), Some(buf)) => {
+                    let refused = (piece, RingWrite { position, buf });
+                    done = self.commit.ring_refused(ctx, refused, error);
                 }
-            }
-            Tag::BatchRest => done = self.commit.rest_written(ctx, result),
-            Tag::BatchFirst => match self.commit.visible(ctx, result) {
-                Ok(records) => self.appended(records),
-                Err(error) => done = Err(error),
+                (Err(error), None) => done = Err(error),
+                (Ok(()), _) => self.commit.ring_written(ctx, piece),
             },
-            Tag::Settle => done = self.commit.end_settled(ctx, result),
             Tag::Flush => done = self.flushed(result),
             Tag::Header(head) => match result {
                 Ok(()) => self.commit.await_flush_for_header(head),
@@ -573,7 +573,7 @@ impl Owner {
 
     /// Shows the present numbers to other threads.
     fn publish(&mut self) {
-        self.ctx.publish();
+        self.ctx.publish(self.commit.spare_blocks());
         self.waiting.publish(&self.ctx);
         self.checkpoint.publish(&self.ctx);
     }

@@ -5,11 +5,10 @@
 //! accept    room in the journal is reserved for its records
 //! place     fresh blocks; data, padding and trailer are one write,      embedded lumps go
 //!           or the last: pieces.rs wrote the others as they came
-//! written   waits for a flush that begins now or later,                 straight to ready
-//!           unless its data can be checked after a power cut;
+//! written   waits for a flush that begins now or later;                 straight to ready
 //!           a place that refuses the write is left for another
-//! recorded  the record of the data joins the others: ready;
-//!           when the write begins, if it can be beside it
+//! recorded  in a run (commit/runs.rs): applied, and its record follows;
+//!           else the record of the data joins the others: ready
 //!           (commit.rs) its records join a batch, or an older put of the id has beaten it
 //! apply     in the order of the log: index, blocks of the old lump
 //! answer    when the batch is as durable as it was asked to be
@@ -23,7 +22,6 @@ mod links;
 pub(crate) mod pieces;
 
 use std::collections::VecDeque;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,8 +63,6 @@ pub(crate) struct Put {
 
 /// Places that a put tries when the device refuses to write.
 const PLACES: u64 = 4;
-/// Most bytes of data whose record is written beside it: others that come meanwhile wait for both.
-pub(super) const BESIDE_LIMIT: u64 = 2 * 1024 * 1024;
 
 /// A put whose data the device refused to write.
 pub(super) struct Misplaced {
@@ -91,10 +87,6 @@ pub(crate) struct DataLump {
     begun: Option<Arc<Begun>>,
     /// From its write on.
     portion: Option<Portion>,
-    /// Proves after a power cut that all of it was written; `None`: nothing does.
-    token: Option<NonZeroU64>,
-    /// From the end of its write on: writes that had ended then.
-    written: Option<NonZeroU64>,
     /// The last place that the device refused to write.
     refused: Option<Box<Refused>>,
     /// Room for a link; `None`: it is not for a run.
@@ -117,12 +109,12 @@ impl Refused {
 }
 
 impl DataLump {
-    pub(crate) fn new(id: LumpId, sealed: SealedLump, slot: Option<LinkSlot>) -> Self {
+    pub(crate) fn new(id: LumpId, sealed: SealedLump) -> Self {
         let SealedLump {
             buf,
             start,
             begun,
-            token,
+            slot,
             blocks,
             len,
         } = sealed;
@@ -136,8 +128,6 @@ impl DataLump {
             start,
             begun,
             portion: None,
-            token,
-            written: None,
             refused: None,
             slot: slot.map(Box::new),
         }
@@ -153,15 +143,6 @@ impl DataLump {
         let refused = Refused::all(self.refused.as_deref()).count() as u64;
         error.is_bad_spot() && self.start == 0 && refused + 1 < PLACES
     }
-}
-
-/// The data of a put that need not be flushed before its record is written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CheckedData {
-    pub(super) portion: Portion,
-    pub(super) token: u64,
-    /// Writes that had ended when its own had, if it has.
-    pub(super) written: Option<NonZeroU64>,
 }
 
 /// Puts that are not in the commit.
@@ -244,18 +225,12 @@ impl Puts {
             return None;
         };
         data.portion = Some(portion);
-        data.written = None;
         let buf = data.buf.take()?;
         put.reply.timing.lap(Stage::Index);
         let (offset, len) = ctx.storage.extent_of(portion);
         let (request, at) = (put.request, offset.0 + data.start);
         let forced = put.is_forced();
-        let tag = if put.goes_beside(buf.len() as u64) {
-            commit.add(put.recorded());
-            Tag::DataBeside(portion)
-        } else {
-            Tag::PutData(put)
-        };
+        let tag = Tag::PutData(put);
         ctx.io.write((tag, forced), at, buf, vec![request]);
         Some(offset.0..offset.0 + len)
     }
@@ -270,15 +245,15 @@ impl Puts {
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) -> Option<Range<u64>> {
-        put.data_written(ctx);
+        put.reply.timing.lap(Stage::Data);
         match result.and_then(|()| ctx.failure().map_or(Ok(()), Err)) {
             Ok(()) => {
                 self.convict(ctx, put.place());
                 put.leave_bad_spots(ctx);
-                match put.checked_data() {
-                    Some(_) => commit.add(put.recorded()),
-                    None if put.is_linked() => commit.linked_written(ctx, put),
-                    None => commit.await_flush_for_put(put),
+                if put.is_linked() {
+                    commit.linked_written(ctx, put);
+                } else {
+                    commit.await_flush_for_put(put);
                 }
                 None
             }
@@ -438,57 +413,12 @@ impl Put {
         }
     }
 
-    /// The data that opening can check, so that its record may be written at once.
-    pub(super) fn checked_data(&self) -> Option<CheckedData> {
-        let data = self.data.as_ref()?;
-        Some(CheckedData {
-            portion: data.portion?,
-            token: data.token?.get(),
-            written: data.written,
-        })
-    }
-
-    /// True: its record is written beside its data, of `len` bytes. If the device refuses the data,
-    /// the record is taken back, which happens once to a put.
-    fn goes_beside(&self, len: u64) -> bool {
-        let data = self.data.as_ref();
-        len <= BESIDE_LIMIT
-            && self.condition == PutCondition::Always
-            && data.is_some_and(|data| data.token.is_some() && data.refused.is_none())
-    }
-
     /// Where its data goes, from the beginning of its write on.
     pub(super) fn place(&self) -> Option<Portion> {
         self.data.as_ref()?.portion
     }
 
-    /// Bytes of its data that its own write has, or had.
-    pub(super) fn write_len(&self, ctx: &Ctx) -> u64 {
-        let data = self.data.as_ref();
-        data.and_then(|data| Some(ctx.storage.extent_of(data.portion?).1 - data.start))
-            .unwrap_or(0)
-    }
-
-    /// True: its data is being written.
-    pub(super) fn is_writing(&self) -> bool {
-        let data = self.data.as_ref();
-        data.is_some_and(|data| data.portion.is_some() && data.written.is_none())
-    }
-
-    /// The write of its data has ended, well or not.
-    pub(super) fn data_written(&mut self, ctx: &Ctx) {
-        self.reply.timing.lap(Stage::Data);
-        if let Some(data) = &mut self.data {
-            data.written = NonZeroU64::new(ctx.io.written());
-        }
-    }
-
-    /// Takes the record of the data out again.
-    pub(super) fn unrecorded(&mut self) {
-        self.records.drain(..PUT_LEN.min(self.records.len()));
-    }
-
-    /// The data is on stable storage, or can be checked: its record may be written.
+    /// The data is on stable storage: its record may be written.
     pub(super) fn recorded(mut self: Box<Self>) -> Change {
         if let Some(data) = &self.data
             && let Some(portion) = data.portion
@@ -501,11 +431,12 @@ impl Put {
         Change::Put(self)
     }
 
-    /// Carries it out: its records stand in the journal at `position`.
+    /// Carries it out: its records stand in the journal at `position`, or will follow there if they
+    /// are not `recorded`.
     pub(super) fn apply(
         self,
         ctx: &mut Ctx,
-        position: RingPosition,
+        (position, recorded): (RingPosition, bool),
         durability: Durability,
     ) -> Answer {
         let (mut at, mut created) = (position, false);
@@ -514,7 +445,7 @@ impl Put {
         {
             let entry = Entry::data(at, portion, data.padding);
             created = insert(ctx, data.id, entry, PUT_LEN as u64);
-            at.0 += PUT_LEN as u64;
+            at.0 += if recorded { PUT_LEN as u64 } else { 0 };
         }
         if let Some((id, len)) = self.embedded {
             created = insert(ctx, id, Entry::embedded(at, len), embedded_len(len));

@@ -68,6 +68,18 @@ impl Reads {
         let Some(entry) = ctx.storage.index.get(id) else {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
+        if let Some(record) = ctx.storage.unrecorded.embedded(id, entry) {
+            let mut buf = ctx.io.pool.get(record.len());
+            buf.copy_from_slice(record);
+            let bytes = 0..record.len();
+            return ctx.finisher.finish(Finish {
+                id,
+                buf,
+                offset: ByteOffset(0),
+                kind: FinishKind::Record { bytes },
+                reply,
+            });
+        }
         let (place, offset, len) = match entry.portion() {
             Some(portion) => {
                 ctx.storage.data.pin(portion);
@@ -127,7 +139,7 @@ impl Reads {
         &self,
         ctx: &mut Ctx,
         request: RequestId,
-        id: LumpId,
+        (id, sum): (LumpId, bool),
         mut reply: Reply<HeadOutcome>,
     ) {
         reply.timing.lap(Stage::Sched);
@@ -135,11 +147,12 @@ impl Reads {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
         let block_size = ctx.storage.geometry.block_size();
-        let (Some(portion), None) = (entry.portion(), entry.payload_len(block_size)) else {
-            let length = entry.payload_len(block_size).unwrap_or(0);
+        let known = entry.payload_len(block_size);
+        let Some(portion) = entry.portion().filter(|_| sum || known.is_none()) else {
             let outcome = HeadOutcome {
-                length,
+                length: known.unwrap_or(0),
                 placement: entry.placement(),
+                crc32c: None,
             };
             return reply.send(Ok(outcome), Stage::Index);
         };
@@ -170,20 +183,20 @@ impl Reads {
         ctx.unpin(portion);
         let id = subject.id;
         let (offset, _) = ctx.storage.extent_of(portion);
-        let length = result.map_err(|error| error.of_lump(id)).and_then(|()| {
+        let end = result.map_err(|error| error.of_lump(id)).and_then(|()| {
             let judged = subject.judge_end(buf.as_deref().unwrap_or_default());
-            let mismatch = |misfit| Error::mismatch(id, portion, offset.0, &misfit);
-            judged.map(|(length, _)| length).map_err(mismatch)
+            judged.map_err(|misfit| Error::mismatch(id, portion, offset.0, &misfit))
         });
-        if matches!(length, Err(Error::ChecksumMismatch { .. })) {
+        if matches!(end, Err(Error::ChecksumMismatch { .. })) {
             ctx.shared.counters.checksum_failures.add(1);
         }
-        if let Ok(length) = length {
+        if let Ok((length, _)) = end {
             learn_length(ctx, id, portion, length);
         }
-        let outcome = length.map(|length| HeadOutcome {
+        let outcome = end.map(|(length, trailer)| HeadOutcome {
             length,
             placement: Placement::Data,
+            crc32c: trailer.map(|trailer| trailer.payload_crc),
         });
         reply.send(outcome, Stage::Data);
     }
@@ -231,7 +244,11 @@ impl Reads {
 
     pub(super) fn usage(&self, ctx: &Ctx, range: LumpRange, mut reply: Reply<UsageOutcome>) {
         reply.timing.lap(Stage::Sched);
-        reply.send(Ok(ctx.storage.index.usage(range)), Stage::Index);
+        let usage = UsageOutcome {
+            changes: ctx.storage.index.changes(),
+            ..ctx.storage.index.usage(range)
+        };
+        reply.send(Ok(usage), Stage::Index);
     }
 }
 

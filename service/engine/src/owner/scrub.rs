@@ -262,7 +262,7 @@ impl Scrub {
         let goes_on = self.began_ns > 0 && position > base && position < end;
         let wall = wall_ns();
         let next_ns = self.began_ns.saturating_add(self.interval_ns);
-        let asked = ctx.shared.scrub.now.swap(false, Ordering::Relaxed);
+        let asked = ctx.shared.scrub.now.load(Ordering::Relaxed);
         if !goes_on && !asked && self.began_ns > 0 && wall < next_ns {
             // The wall clock may be set meanwhile: then this is only looked at again.
             self.due_ns = Some(now_ns.saturating_add(next_ns - wall));
@@ -276,6 +276,8 @@ impl Scrub {
         self.plan = Some(Plan::new(from, ctx.storage.index.len()));
         self.journal = Some(ctx.storage.journal.head());
         let mut status = ctx.shared.scrub.locked();
+        status.running = true;
+        ctx.shared.scrub.now.store(false, Ordering::Relaxed);
         status.position = from;
         status.end = end;
         if !goes_on {
@@ -318,6 +320,7 @@ impl Scrub {
         let ended_ns = wall_ns();
         let mut status = ctx.shared.scrub.locked();
         status.position = end;
+        status.running = false;
         status.passes += 1;
         status.this_pass.ended_ns = ended_ns;
         status.last_pass = Some(status.this_pass);

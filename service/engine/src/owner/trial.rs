@@ -7,6 +7,7 @@
 //! region each time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::command::Command;
 use super::ctx::Ctx;
@@ -14,6 +15,7 @@ use super::io_table::Tag;
 use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::format::Portion;
+use crate::health::FROZEN;
 
 /// For a message.
 pub(super) fn reason(why: &str) -> Arc<str> {
@@ -69,6 +71,9 @@ impl Ctx {
     pub(super) fn refuses(&self, change: &Command) -> Option<Error> {
         self.refuses_changes().or_else(|| {
             let is_put = matches!(change, Command::Put(_) | Command::PutPiece(_));
+            if (is_put || change.is_delete()) && self.shared.frozen.load(Ordering::SeqCst) {
+                return Some(Error::ReadOnly { reason: FROZEN });
+            }
             let why = self.io.judge.refuses_writes().filter(|_| is_put)?;
             Some(Error::OutOfService {
                 reason: reason(why),

@@ -326,8 +326,8 @@ impl Drop for Waiting {
 /// be done beside the next.
 fn enough_until(ctx: &Ctx, kind: Kind, now_ns: u64) -> Option<u64> {
     let enough = match kind {
-        Kind::Get if ctx.limits.few_at_a_time => GET_BYTES,
-        Kind::Put if ctx.limits.few_at_a_time => PUT_BYTES,
+        Kind::Get if !ctx.limits.has_arm => GET_BYTES,
+        Kind::Put if !ctx.limits.has_arm => PUT_BYTES,
         _ => return None,
     };
     let (bytes, first_ns) = ctx.io.begun_since(now_ns.saturating_sub(LATE_NS), kind);
@@ -343,10 +343,11 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
             let kind = if small { Kind::Small } else { Kind::Get };
             (kind, position, len)
         }
-        Command::Head { id, .. } => {
+        Command::Head { id, sum, .. } => {
             let block_size = ctx.storage.geometry.block_size();
             let entry = ctx.storage.index.get(*id)?;
-            if entry.payload_len(block_size).is_some() {
+            let by_sum = *sum && entry.portion().is_some();
+            if entry.payload_len(block_size).is_some() && !by_sum {
                 return None;
             }
             let (position, len) = stored_at(ctx, *id)?;
@@ -415,6 +416,7 @@ impl Command {
             | Self::Usage { .. }
             | Self::Embedded { .. }
             | Self::Collect { .. }
+            | Self::Settle { .. }
             | Self::Close { .. } => false,
         }
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll};
 
-use super::{LumpBuf, exhausted, shape_of};
+use super::{LumpBuf, RUN_LIMIT, exhausted, shape_of};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
@@ -62,6 +62,8 @@ pub(crate) struct Begun {
     bytes: u64,
     /// True: the lump is not to be put if there is one with its id.
     pub(crate) if_absent: bool,
+    /// True: its blocks may be of a run.
+    pub(crate) fits_run: bool,
     place: OnceLock<Portion>,
     kept: AtomicBool,
     unused: Arc<Unused>,
@@ -81,6 +83,7 @@ impl Begun {
             blocks: shape.blocks(),
             bytes,
             if_absent,
+            fits_run: shape.total_len() <= RUN_LIMIT,
             place: OnceLock::new(),
             kept: AtomicBool::new(false),
             unused: Arc::clone(unused),

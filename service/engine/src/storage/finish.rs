@@ -1,4 +1,4 @@
-//! Growth of a store that nobody has open.
+//! Changes of a store that nobody has open: its size, its name.
 
 use std::sync::Arc;
 
@@ -42,6 +42,15 @@ pub(crate) fn grow(
         io.flush()?;
         // The sector with the header and its checked copy decides.
         write_headers(io, recovered)
+    })
+}
+
+/// Writes another name; the one before.
+pub(crate) fn rename(device: &mut Device, name: &str) -> Result<Option<String>, Error> {
+    with_store(device, |io, recovered| {
+        let before = recovered.storage.name.replace(name.to_owned());
+        write_headers(io, recovered)?;
+        Ok(before)
     })
 }
 

@@ -13,6 +13,7 @@ use crate::format::bad_places::{self, Places};
 use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
 use crate::format::header::HEADER_LEN;
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader, ScrubMark};
+use crate::format::label;
 use crate::format::seal::LogSum;
 use crate::format::unfinished;
 use crate::format::{Geometry, Header, Seal, minfs};
@@ -33,6 +34,8 @@ pub(super) struct FoundHeaders {
     pub(super) scrub_mark: Option<ScrubMark>,
     /// Places that the disk has refused to write.
     pub(super) bad_places: Places,
+    /// The name of the store, from either block.
+    pub(super) name: Option<String>,
     /// The ring head as it stands; an error: it cannot be used, or not be read.
     head: Result<RingPosition, Error>,
     /// The copies in the header block and in the journal header block.
@@ -54,7 +57,7 @@ pub(super) struct FoundHead {
 
 /// Reads both blocks.
 pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
-    let (layout, base, proven, bad_places) = find_image(io)?;
+    let (layout, base, proven, head_block) = find_image(io)?;
     let ProvenHeader {
         header,
         copy,
@@ -86,7 +89,8 @@ pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
         header,
         geometry,
         scrub_mark,
-        bad_places,
+        bad_places: bad_places::decode(&head_block),
+        name: label::decode(&head_block).or_else(|| label::decode(bytes)),
         head,
         copies,
         findings,
@@ -218,10 +222,10 @@ pub(crate) fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
     Finding::of_record(FindingKind::Record, geometry, tail, len, why)
 }
 
-/// Finds the header, and the bad places behind it: at byte 0, or in the file of a minfs.
+/// Finds the header, and the first sector of its block: at byte 0, or in the file of a minfs.
 fn find_image(
     io: &mut BlockingIo<'_>,
-) -> Result<(Layout, ByteOffset, ProvenHeader, Places), Error> {
+) -> Result<(Layout, ByteOffset, ProvenHeader, Vec<u8>), Error> {
     let unit = io.unit();
     let size = io.device().size.next_multiple_of(unit).max(unit);
     // Only what matters is read: whatever lies around it may be unreadable.
@@ -269,7 +273,8 @@ fn find_image(
             why: unfinished::WHY.to_owned(),
         });
     }
-    Ok((layout, base, proven, bad_places::decode(block)))
+    let sector = block.get(..512).unwrap_or(block).to_vec();
+    Ok((layout, base, proven, sector))
 }
 
 /// Refuses a store that the device cannot hold or address.
@@ -363,6 +368,7 @@ impl Storage {
         };
         for place in [&mut *first, &mut *second] {
             copy.put_into(place);
+            label::put_into(place, self.name.as_deref());
         }
         bad_places::put_into(first, self.data.bad_places());
         let mark = (mark != ScrubMark::default()).then(|| mark.encode());

@@ -19,11 +19,13 @@ pub(crate) mod recover;
 pub(crate) mod run;
 pub(crate) mod salvage;
 mod space;
+pub(crate) mod unrecorded;
 pub(crate) mod unsettled;
 
 use data_region::DataRegion;
 use index::Index;
 use journal::Journal;
+use unrecorded::Unrecorded;
 
 use crate::format::{Geometry, Header, Portion};
 use crate::units::ByteOffset;
@@ -32,10 +34,13 @@ use crate::units::ByteOffset;
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) header: Header,
+    /// The name in the image.
+    pub(crate) name: Option<String>,
     pub(crate) geometry: Geometry,
     pub(crate) index: Index,
     pub(crate) data: DataRegion,
     pub(crate) journal: Journal,
+    pub(crate) unrecorded: Unrecorded,
 }
 
 impl Storage {

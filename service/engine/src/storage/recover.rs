@@ -22,6 +22,7 @@ use super::progress::Progress;
 use super::run::{self, FoundRun};
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
+use super::unrecorded::Unrecorded;
 use super::unsettled::{self, Flip, Judged, LogEnd};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
@@ -63,8 +64,6 @@ pub(crate) struct Recovered {
     pub(crate) unsettled: Option<UnsettledTail>,
     /// Bits of its data to be flipped back before that.
     pub(crate) data_flips: Vec<Flip>,
-    /// Puts of a run that have no records yet; the index knows them.
-    pub(crate) unrecorded: Vec<(LumpId, Portion)>,
 }
 
 /// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
@@ -109,11 +108,12 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
             (replayed, why, salvaged)
         }
     };
-    let (unsettled, data_flips, unrecorded) = match replayed.judge(io, &geometry) {
+    let (unsettled, data_flips) = match replayed.judge(io, &geometry) {
         Ok(judged) => judged,
         Err((tail, end)) => return Ok(Reading::Torn(tail, end)),
     };
     let (records, bytes) = (replayed.records, replayed.bytes);
+    let unrecorded = std::mem::take(&mut replayed.unrecorded);
     let mut mended = headers.findings;
     let cut = salvaged.as_ref().is_some_and(|it| it.report.cut.is_some());
     let (found, index, data, flips) = replayed.into_found(io, &store, cut, &mut mended);
@@ -128,10 +128,12 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     };
     let storage = Storage {
         header,
+        name: headers.name,
         geometry,
         index,
         data: data.remembering(&headers.bad_places),
         journal: Journal::new(&geometry, io.unit(), found),
+        unrecorded,
     };
     Ok(Reading::Done(Box::new(Recovered {
         storage,
@@ -146,7 +148,6 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         copied,
         unsettled,
         data_flips,
-        unrecorded,
     })))
 }
 
@@ -176,11 +177,12 @@ pub(super) struct Replayed {
     /// The sum of the log at its end; `None`: unknown.
     sum: Option<u32>,
     run: Option<FoundRun>,
+    unrecorded: Unrecorded,
 }
 
-/// What an end that is not settled has led to: a report, bits to be flipped back, puts without
+/// What an end that is not settled has led to: a report, bits to be flipped back.
 /// records.
-type Unsettled = (Option<UnsettledTail>, Vec<Flip>, Vec<(LumpId, Portion)>);
+type Unsettled = (Option<UnsettledTail>, Vec<Flip>);
 
 impl Replayed {
     /// What the journal, the index and the data region are made of, and the bits of the ring that have
@@ -220,12 +222,12 @@ impl Replayed {
         geometry: &Geometry,
     ) -> Result<Unsettled, (UnsettledTail, LogEnd)> {
         if let Some(run) = self.run.take() {
-            return Ok((Some(run.report), run.flips, run.puts));
+            return Ok((Some(run.report), run.flips));
         }
         let unit = io.unit();
         let read = |offset, len| io.read(offset, len);
         match unsettled::judge_end(geometry, &self.end, unit, read) {
-            Judged::Counts(tail, flips) => Ok((tail, flips, Vec::new())),
+            Judged::Counts(tail, flips) => Ok((tail, flips)),
             Judged::Dropped(tail, end) => Err((tail, end)),
         }
     }
@@ -443,6 +445,9 @@ impl FoundStore {
         } = &mut applied;
         let used = self.head.distance_to(end.tail, self.geometry.ring_len());
         let run = run::apply(io, (&self.geometry, used), end, (index, outside));
+        let (run, unrecorded) = run.map_or_else(Default::default, |(run, unrecorded)| {
+            (Some(run), unrecorded)
+        });
         let (data, largest_record) = used_blocks(&applied.index, &self.geometry, io.device())?;
         Ok(Replayed {
             index: applied.index,
@@ -455,6 +460,7 @@ impl FoundStore {
             mark_bytes: applied.mark_bytes,
             sum: applied.sum,
             run,
+            unrecorded,
         })
     }
 

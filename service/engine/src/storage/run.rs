@@ -6,29 +6,46 @@ use std::ops::Deref;
 use super::Storage;
 use super::index::{Entry, Index};
 use super::io::BlockingIo;
+use super::journal::gc::Relocation;
 use super::journal::writer::Batch;
 use super::journal::{FoundEnd, Journal};
 use super::outside::Outside;
 use super::salvage::write_batch;
+use super::unrecorded::Unrecorded;
 use super::unsettled::{Data, Flip, PIECE, examine};
 use crate::error::Error;
-use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
-use crate::format::run::{Link, OpenRun};
+use crate::format::record::{Decoded, MAX_RECORD_LEN, PUT_LEN, Record};
+use crate::format::run::{Annex, Link, OpenRun};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
 use crate::options::{TailOutcome, UnsettledTail};
 use crate::request::LumpRange;
-use crate::units::{BlockCount, BlockIndex};
+use crate::units::{BlockCount, BlockIndex, RingPosition};
 
 /// Findings in the run that the end of a journal names.
 #[derive(Debug)]
 pub(crate) struct FoundRun {
     /// The puts that count, in their order.
-    pub(crate) puts: Vec<(LumpId, Portion)>,
+    puts: Vec<FoundPut>,
     /// Bits of their data to be flipped back.
     pub(crate) flips: Vec<Flip>,
     pub(crate) report: UnsettledTail,
+}
+
+/// A put that was found.
+#[derive(Debug)]
+struct FoundPut {
+    id: LumpId,
+    portion: Portion,
+    annex: Option<Annex>,
+}
+
+impl FoundPut {
+    /// Bytes of records beside that of the data.
+    fn records(&self) -> &[u8] {
+        self.annex.as_ref().map_or(&[], |annex| &annex.records)
+    }
 }
 
 /// A put by its link.
@@ -36,6 +53,8 @@ pub(crate) struct FoundRun {
 struct Linked {
     link: Link,
     portion: Portion,
+    /// Bytes from the link to the end.
+    from_end: usize,
 }
 
 /// Reads the run; `read`: whole blocks. `None`: the journal names none.
@@ -61,7 +80,7 @@ pub(crate) fn find_puts<B: Deref<Target = [u8]>>(
     let log_end = end.seal.map_or(0, |seal| seal.log_end);
     let mut number = run.number;
     loop {
-        let Some(Linked { link, portion }) = links.remove(&number) else {
+        let Some(linked) = links.remove(&number) else {
             // A link that is gone: the put was durable if a later one says so.
             let next = links.keys().next().copied();
             match next.filter(|_| number < durable && !mutant::is(Mutant::CutsRot)) {
@@ -71,15 +90,28 @@ pub(crate) fn find_puts<B: Deref<Target = [u8]>>(
             found.report.outcome = TailOutcome::Damaged;
             continue;
         };
-        let put = (link.id, portion);
+        let Linked { link, portion, .. } = linked;
+        let annex = link.annexed.then(|| annex_of(geometry, linked, &mut read));
+        let is_torn = matches!(annex, Some(None));
+        let put = FoundPut {
+            id: link.id,
+            portion,
+            // What cannot be known is no reason to lose an older lump.
+            annex: annex.map(|annex| {
+                annex.unwrap_or(Annex {
+                    if_absent: true,
+                    records: Vec::new(),
+                })
+            }),
+        };
         let was_durable = number < durable && !mutant::is(Mutant::CutsRot);
-        match examine(geometry, put, &mut read) {
+        match examine(geometry, (link.id, portion), &mut read) {
             // What was answered before it is not there.
             _ if link.log_end > log_end && !mutant::is(Mutant::ForgetsLog) => {
                 found.report.outcome = TailOutcome::Dropped;
                 break;
             }
-            Data::Found { samples, flip, .. } if samples == link.samples => {
+            Data::Found { samples, flip, .. } if samples == link.samples && !is_torn => {
                 found.flips.extend(flip);
                 found.keep(put, flip.is_some());
             }
@@ -102,26 +134,69 @@ pub(crate) fn find_puts<B: Deref<Target = [u8]>>(
 }
 
 impl FoundRun {
-    fn keep(&mut self, put: (LumpId, Portion), damaged: bool) {
-        self.puts.push(put);
-        if damaged {
-            self.report.outcome = TailOutcome::Damaged;
-            self.report.lumps.push(put.0);
+    /// Applies the puts to the state that a journal with this tail has brought about.
+    pub(crate) fn apply(
+        &self,
+        tail: RingPosition,
+        (index, outside): (&mut Index, &mut Outside),
+    ) -> Unrecorded {
+        let mut unrecorded = Unrecorded::default();
+        for put in &self.puts {
+            let FoundPut { id, portion, .. } = *put;
+            let if_absent = put.annex.as_ref().is_some_and(|annex| annex.if_absent);
+            // It was refused, when its turn came.
+            if if_absent && index.get(id).is_some() && !mutant::is(Mutant::ForgetsConditions) {
+                continue;
+            }
+            outside.forget(id);
+            index.insert(id, Entry::data(tail, portion, None));
+            let mut lumps = vec![id];
+            let mut rest = put.records();
+            while let Ok(Decoded::Record { record, len }) = Record::decode(rest) {
+                let bytes = rest.get(..len).unwrap_or_default();
+                match record {
+                    Record::Embed { id, data } => {
+                        let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
+                        outside.forget(id);
+                        index.insert(id, Entry::embedded(tail, len));
+                        unrecorded.note_embedded(id, tail, bytes.to_vec());
+                        lumps.push(id);
+                    }
+                    Record::Delete { id } => {
+                        outside.forget(id);
+                        index.remove(id);
+                        lumps.push(id);
+                    }
+                    _ => break,
+                }
+                rest = rest.get(len..).unwrap_or_default();
+            }
+            let bytes = (PUT_LEN + put.records().len()) as u64;
+            unrecorded.note(lumps.into_iter(), bytes);
         }
+        unrecorded
     }
 
-    /// How many of the first puts are of at most so many lumps.
-    fn puts_within(&self, lumps: usize) -> usize {
-        let mut seen = BTreeSet::new();
-        let fits = |(id, _): &&(LumpId, Portion)| {
-            seen.insert(*id);
-            seen.len() <= lumps
+    fn keep(&mut self, put: FoundPut, damaged: bool) {
+        if damaged {
+            self.report.outcome = TailOutcome::Damaged;
+            self.report.lumps.push(put.id);
+        }
+        self.puts.push(put);
+    }
+
+    /// How many of the first puts have records of at most so many bytes, one for the data of a lump.
+    fn puts_within(&self, most: u64) -> usize {
+        let (mut seen, mut bytes) = (BTreeSet::new(), 0);
+        let fits = |put: &&FoundPut| {
+            bytes += if seen.insert(put.id) { PUT_LEN } else { 0 } + put.records().len();
+            bytes as u64 <= most
         };
         self.puts.iter().take_while(fits).count()
     }
 
     /// Leaves out the last puts, for whose records there is no room: no store has answered them.
-    pub(crate) fn truncate(&mut self, most: usize) {
+    fn truncate(&mut self, most: usize) {
         if self.puts.len() > most {
             self.puts.truncate(most);
             self.report.outcome = TailOutcome::Dropped;
@@ -166,10 +241,35 @@ fn links_of<B: Deref<Target = [u8]>>(
 }
 
 /// The put whose last block is this one; `None`: a link cannot say so.
-fn linked(link: Link, run: OpenRun, last: u64) -> Option<Linked> {
+fn linked((link, from_end): (Link, usize), run: OpenRun, last: u64) -> Option<Linked> {
     let start = (last + 1).checked_sub(link.blocks.into())?;
     let portion = Portion::new(BlockIndex(start), BlockCount(link.blocks)).ok()?;
-    (run.start <= start && run.number <= link.number).then_some(Linked { link, portion })
+    (run.start <= start && run.number <= link.number).then_some(Linked {
+        link,
+        portion,
+        from_end,
+    })
+}
+
+/// The annex before a link; `None`: it is not whole.
+fn annex_of<B: Deref<Target = [u8]>>(
+    geometry: &Geometry,
+    linked: Linked,
+    read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
+) -> Option<Annex> {
+    let Linked {
+        link,
+        portion,
+        from_end,
+    } = linked;
+    portion.check_within(geometry.data_blocks()).ok()?;
+    let block_size = geometry.block_size();
+    let len = portion.byte_len(block_size).0;
+    let most = (from_end + Annex::len_with(u16::MAX.into())) as u64;
+    let most = most.next_multiple_of(block_size.bytes()).min(len);
+    let start = geometry.portion_offset(portion).0 + len - most;
+    let bytes = read(start, most).ok()?;
+    Annex::decode(bytes.get(..bytes.len().checked_sub(from_end)?)?, &link)
 }
 
 /// Applies the puts of the run that the end of a journal names, as if their records stood there.
@@ -179,10 +279,10 @@ pub(super) fn apply(
     (geometry, used): (&Geometry, u64),
     end: &FoundEnd,
     (index, outside): (&mut Index, &mut Outside),
-) -> Option<FoundRun> {
+) -> Option<(FoundRun, Unrecorded)> {
     let mut run = find_puts(geometry, end, |offset, len| io.read(offset, len))?;
     let free = geometry.ring_len().0.saturating_sub(used);
-    let room = |largest| Journal::most_puts(free, largest, io.unit());
+    let room = |largest| Journal::room_for_puts(free, largest, io.unit());
     // A record for each lump, as the store has counted them that has answered.
     if run.puts_within(room(MAX_RECORD_LEN as u64)) < run.puts.len() {
         let records = index.range(LumpRange::ALL);
@@ -190,11 +290,8 @@ pub(super) fn apply(
         let most = room(largest.unwrap_or(0).max(PUT_LEN as u64));
         run.truncate(run.puts_within(most));
     }
-    for &(id, portion) in &run.puts {
-        outside.forget(id);
-        index.insert(id, Entry::data(end.tail, portion, None));
-    }
-    Some(run)
+    let unrecorded = run.apply(end.tail, (index, outside));
+    Some((run, unrecorded))
 }
 
 /// Writes the records of puts that were found, and with them an end that names no run.
@@ -202,28 +299,23 @@ pub(super) fn apply(
 /// # Errors
 /// [`Error::NoRoomForRepair`]: nothing was written. [`Error::Io`], [`Error::NoSpace`]: opening finds
 /// these puts again.
-pub(crate) fn write_records(
-    io: &mut BlockingIo<'_>,
-    storage: &mut Storage,
-    puts: &[(LumpId, Portion)],
-) -> Result<(), Error> {
-    let Storage { index, journal, .. } = storage;
-    let needed = puts.len() as u64 * PUT_LEN as u64;
-    let no_room = Error::NoRoomForRepair {
-        needed,
+pub(crate) fn write_records(io: &mut BlockingIo<'_>, storage: &mut Storage) -> Result<(), Error> {
+    let Storage {
+        index,
+        journal,
+        unrecorded,
+        ..
+    } = storage;
+    let mut batch = Batch::new(journal);
+    let places = unrecorded.append(index, journal, &mut batch);
+    let places = places.ok_or(Error::NoRoomForRepair {
+        needed: unrecorded.bytes(),
         ring_position: journal.tail().0,
-    };
-    let lumps: BTreeSet<LumpId> = puts.iter().map(|(id, _)| *id).collect();
-    let (mut batch, mut places) = (Batch::new(journal), Vec::new());
-    for id in lumps {
-        let portion = index.get(id).and_then(|entry| entry.portion());
-        let record = portion.map(|portion| Record::Put { id, portion }.to_bytes());
-        let to = record.and_then(|record| batch.append(journal, &record, 0));
-        places.push((id, to.ok_or_else(|| no_room.clone())?));
-    }
+    })?;
     write_batch(io, &storage.geometry, journal, batch)?;
-    for (id, to) in places {
+    for Relocation { id, to, .. } in places {
         index.update(id, |entry| entry.moved_to(to, false));
     }
+    *unrecorded = Unrecorded::default();
     Ok(())
 }

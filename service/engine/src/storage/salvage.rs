@@ -10,7 +10,7 @@ use super::Storage;
 use super::gaps::{self, Gap};
 use super::io::BlockingIo;
 use super::journal::writer::{Batch, BatchWrites};
-use super::journal::{Ending, FILLER, Journal};
+use super::journal::{FILLER, Journal};
 use super::recover::{Applied, Broken, FoundStore, Replayed};
 use crate::error::Error;
 use crate::finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport, Winner};
@@ -415,7 +415,7 @@ pub(super) fn write_batch(
         first,
         new_tail,
         ..
-    } = batch.finish(journal, &pool, Ending::Settled);
+    } = batch.finish(journal, &pool, None);
     let steps = [rest, vec![first]];
     for writes in steps.into_iter().filter(|writes| !writes.is_empty()) {
         for write in writes {

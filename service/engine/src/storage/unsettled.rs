@@ -95,7 +95,7 @@ pub(super) enum Data {
 /// The puts of a batch that its proof is about: of its last `checked` records of kind Put those that
 /// no later record makes void. The blocks of the others may have other bytes by now. `None`: there
 /// are not so many.
-pub(crate) fn proved_puts(records: &[Record<'_>], checked: u16) -> Option<Vec<(LumpId, Portion)>> {
+fn proved_puts(records: &[Record<'_>], checked: u16) -> Option<Vec<(LumpId, Portion)>> {
     let is_put = |record: &&Record<'_>| matches!(record, Record::Put { .. });
     let mut others = records
         .iter()
@@ -106,15 +106,12 @@ pub(crate) fn proved_puts(records: &[Record<'_>], checked: u16) -> Option<Vec<(L
     for record in records {
         match *record {
             Record::Put { id, portion } => {
-                if !mutant::is(Mutant::ProvesVoid) {
-                    puts.retain(|(other, _)| *other != id);
-                }
+                puts.retain(|(other, _)| *other != id);
                 if others == 0 {
                     puts.push((id, portion));
                 }
                 others = others.saturating_sub(1);
             }
-            _ if mutant::is(Mutant::ProvesVoid) => {}
             Record::Embed { id, .. } | Record::Delete { id } => {
                 puts.retain(|(other, _)| *other != id);
             }
@@ -222,7 +219,7 @@ fn puts_between<B: Deref<Target = [u8]>>(
 }
 
 /// The records that bytes are.
-pub(crate) fn records_in(bytes: &[u8]) -> Vec<Record<'_>> {
+fn records_in(bytes: &[u8]) -> Vec<Record<'_>> {
     let (mut records, mut rest) = (Vec::new(), bytes);
     while let Ok(Decoded::Record { record, len }) = Record::decode(rest) {
         records.push(record);

@@ -11,7 +11,7 @@ use crate::options::CommitMode;
 use crate::owner::command::{Command, Reply};
 use crate::owner::put::pieces::PieceWrite;
 use crate::payload::pieces::{Begun, memory_for};
-use crate::payload::{CHECKED_LIMIT, LumpBuf};
+use crate::payload::{LumpBuf, RUN_LIMIT};
 use crate::request::{PutCondition, RequestCtx};
 
 /// Pieces that a lump must have at least: fewer would take more memory than all of it.
@@ -25,7 +25,7 @@ impl Store {
     /// than kept until all of it is there. Not if it is small, if such lumps together would take
     /// more than an eighth of what is free, or if as many requests wait for the disk as it takes at
     /// once. A disk with an arm would have to move it between the pieces of several lumps, so there
-    /// only a lone request is; and a lump that fits a [run](CommitMode::Runs) is better put there.
+    /// only a lone request is, and none that fits a [run](CommitMode::Runs).
     #[must_use]
     pub fn passes(&self, len: u64) -> bool {
         let Some(most) = self.inner.piece_bytes else {
@@ -36,14 +36,14 @@ impl Store {
         let free = counters.data_capacity_bytes.get().saturating_sub(used);
         let open = self.inner.shared.unused.open();
         let has_room = open + len <= (free + open) / SHARE;
-        let runs = self.inner.info.commit == CommitMode::Runs && len < CHECKED_LIMIT;
-        if len < LEAST_PIECES * most || runs || !has_room || self.failed().is_some() {
+        if len < LEAST_PIECES * most || !has_room || self.failed().is_some() {
             return false;
         }
         let waiting = self.inner.shared.admission.waiting() as u64;
         if DeviceFacts::has_arm(self.inner.info.disk) {
             let others = waiting + counters.in_flight_ios.get() + counters.pending.get();
-            others == 0 && open == 0
+            let runs = self.inner.info.commit == CommitMode::Runs && len < RUN_LIMIT;
+            others == 0 && open == 0 && !runs
         } else {
             waiting < self.inner.queue_depth
         }

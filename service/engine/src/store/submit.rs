@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Opened, Rest, Store, check_count};
 use crate::error::Error;
@@ -212,11 +213,23 @@ impl Store {
         id: LumpId,
         on_done: OnDone<HeadOutcome>,
     ) -> Result<(), Error> {
-        let command = Command::Head {
-            id,
-            reply: Reply::new(on_done),
-        };
-        self.send(ctx, command)
+        self.submit_head_with(ctx, id, false, on_done)
+    }
+
+    /// As [`Store::submit_head`]; with `sum` also the checksum that is stored with the bytes of a lump
+    /// in the data region, which always costs a read of its last block.
+    ///
+    /// # Errors
+    /// As [`Store::submit_head`].
+    pub fn submit_head_with(
+        &self,
+        ctx: RequestCtx,
+        id: LumpId,
+        sum: bool,
+        on_done: OnDone<HeadOutcome>,
+    ) -> Result<(), Error> {
+        let reply = Reply::new(on_done);
+        self.send(ctx, Command::Head { id, sum, reply })
     }
 
     /// Removes a lump; removing one that is not there succeeds and says so.
@@ -326,6 +339,28 @@ impl Store {
             reply: Reply::new(on_done),
         };
         self.send(ctx, command)
+    }
+
+    /// Refuses puts and deletes from now on, until [`Store::thaw`] or the store is opened again, and
+    /// calls back when those under way are done. Reads and [`Store::submit_sync`] go on.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn submit_freeze(&self, on_done: OnDone<()>) -> Result<(), Error> {
+        self.inner.shared.frozen.store(true, Ordering::SeqCst);
+        let reply = Reply::new(on_done);
+        self.send(RequestCtx::default(), Command::Settle { reply })
+    }
+
+    /// Takes puts and deletes again.
+    pub fn thaw(&self) {
+        self.inner.shared.frozen.store(false, Ordering::SeqCst);
+    }
+
+    /// True: puts and deletes are refused ([`Store::submit_freeze`]).
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.inner.shared.frozen.load(Ordering::SeqCst)
     }
 
     /// Calls back when everything acknowledged before the call is on stable storage.

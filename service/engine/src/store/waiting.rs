@@ -102,7 +102,8 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
-        self.call(ctx, |reply| Command::Head { id, reply })
+        let sum = false;
+        self.call(ctx, |reply| Command::Head { id, sum, reply })
     }
 
     /// Waiting form of [`Store::submit_delete`].

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::support::peer::{self, Peer};
 use crate::support::sim::{Event, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, ctx, delete, get, put, try_put};
-use lumpscope_engine::{Durability, Error, LumpId, LumpRange, Placement, Store};
+use lumpscope_engine::{CommitMode, Durability, Error, LumpId, LumpRange, Placement, Store};
 
 const SHAPE: Shape = Shape {
     block_size: 512,
@@ -59,7 +59,7 @@ impl History {
     fn new(shape: Shape) -> Self {
         let start = shape.image();
         let disk = SimDisk::recording(start.clone());
-        let store = disk.open().unwrap();
+        let store = disk.open_as(CommitMode::Ordered).unwrap();
         Self {
             disk,
             store,

@@ -93,38 +93,6 @@ fn a_commit_is_waits_writes_and_flushes() {
     assert_eq!(third.try_recv(), Ok((true, times)));
 }
 
-/// Data and record are written side by side: the time of both is that of the data, as long as it is
-/// written.
-#[test]
-fn a_commit_beside_its_data_is_a_flush() {
-    let mut store = Timed::new(StoreOptions {
-        commit: CommitMode::Checked,
-        ..StoreOptions::new("sim")
-    });
-    let first = put(&store, 1, (1, DATA));
-    store.pass(500 * MS);
-    let second = put(&store, 2, (2, DATA));
-    store.settle();
-    let times = EngineTimes {
-        data_ns: READ_NS,
-        flush_ns: FLUSH_NS,
-        ..EngineTimes::default()
-    };
-    assert_eq!(first.try_recv(), Ok((true, times)));
-    // Its data was written while that flush was in flight.
-    let wait = BatchWait {
-        ns: FLUSH_NS / 2,
-        behind: RequestId(1),
-    };
-    let times = EngineTimes {
-        write_ns: READ_NS,
-        wait_ns: wait.ns,
-        longest_wait: Some(wait),
-        ..times
-    };
-    assert_eq!(second.try_recv(), Ok((true, times)));
-}
-
 /// One flush serves the puts of a run that are written together: who is written first waits, also
 /// for one that comes when it is.
 #[test]

@@ -243,7 +243,7 @@ impl World {
         };
         disk.unit = self.kind.unit;
         disk.shuffle = (seed.is_multiple_of(2)).then_some(seed);
-        let commits = [CommitMode::Ordered, CommitMode::Checked, CommitMode::Runs];
+        let commits = [CommitMode::Ordered, CommitMode::Runs];
         let commits = commits
             .into_iter()
             .cycle()

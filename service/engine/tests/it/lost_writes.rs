@@ -85,7 +85,7 @@ fn stale_sectors(commit: CommitMode, rounds: u64, changes: u128) {
 
 #[test]
 fn a_sector_with_older_bytes_is_never_believed() {
-    for commit in [CommitMode::Ordered, CommitMode::Checked, CommitMode::Runs] {
+    for commit in [CommitMode::Ordered, CommitMode::Runs] {
         stale_sectors(commit, 5, 12);
         // The ring goes round between two closes, and often.
         stale_sectors(commit, 9, 200);

@@ -13,11 +13,11 @@
 
 mod aliases;
 mod cannyls_defects;
-mod checked;
 mod collect;
 mod commit_times;
 mod compat_cannyls;
 mod concurrent;
+mod contents;
 mod crash;
 mod create_file;
 mod create_loop;
@@ -33,7 +33,9 @@ mod guard_loop;
 mod inspect;
 mod journal_ring;
 mod lost_writes;
+mod media;
 mod model;
+mod names;
 mod opened;
 mod pieces;
 mod pressure;
@@ -50,4 +52,5 @@ mod scrub;
 mod seal;
 mod states;
 mod support;
+mod unsettled;
 mod verbs;

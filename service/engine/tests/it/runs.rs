@@ -208,7 +208,7 @@ fn records_follow_after_a_second_and_a_closed_store_has_them_all() {
     let image = disk.bytes(0..disk.size());
     assert_eq!(magics(&image), (1, 0));
     assert_eq!(disk.uncertain_writes(), 0);
-    let mut store = reopen(&image, CommitMode::Checked);
+    let mut store = reopen(&image, CommitMode::Ordered);
     assert_eq!(store.store.info().unsettled, None);
     store.model = model;
     store.check_all();
@@ -229,7 +229,7 @@ fn opening_writes_the_records_and_a_reader_writes_nothing() {
     reader.model = model.clone();
     reader.check_all();
     assert_eq!(bytes(&reader), image);
-    for commit in [CommitMode::Ordered, CommitMode::Checked, CommitMode::Runs] {
+    for commit in [CommitMode::Ordered, CommitMode::Runs] {
         let mut store = reopen(&image, commit);
         let found = store.store.info().unsettled.clone().unwrap();
         assert_eq!((found.outcome, found.puts), (TailOutcome::Whole, 8));
@@ -343,7 +343,7 @@ fn bytes_made_up_by_a_client_do_not_count() {
         // Another lump's blocks up to the begin of the run that is to come, then the forged one.
         let mut forged = vec![0; 2 * BLOCKS];
         forged[BLOCKS..BLOCKS + LEN].copy_from_slice(&payload);
-        shape.write_tail(LumpId(7), (1, None), sums, &mut forged[BLOCKS + LEN..]);
+        shape.write_tail(LumpId(7), 1, sums, &mut forged[BLOCKS + LEN..]);
         let link = Link {
             key,
             id: LumpId(7),
@@ -352,6 +352,7 @@ fn bytes_made_up_by_a_client_do_not_count() {
             durable: 0,
             log_end: 0,
             samples: lumpscope_engine::format::proof::samples(0, &payload),
+            annexed: false,
         };
         let bytes = link.encode();
         let end = 2 * BLOCKS - 24 - bytes.len();

@@ -113,6 +113,7 @@ fn the_rate_is_held_and_the_next_pass_waits_for_its_time() {
     );
     // Then nothing happens until the hour is over.
     it.until(|it| it.disk.in_flight() == 0 && it.driver.due_ns() > Some(began + 3599 * SECOND));
+    assert!(!it.store.scrub_status().running);
     let (before, now) = (it.disk.submitted(), it.disk.now_ns());
     assert!(it.driver.due_ns() < Some(began + 3601 * SECOND));
     it.disk.advance_to(now + 1800 * SECOND);

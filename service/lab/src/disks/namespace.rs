@@ -19,6 +19,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use super::StoreKind;
 use super::refused;
 use crate::failure::{cannot, message};
+use lumpscope_units::tell;
 
 /// Directories that are empty on most machines: a tmpfs on one of them, inside our namespace,
 /// hides nothing from anybody.
@@ -129,7 +130,10 @@ impl Drop for MountNamespace {
         });
         if let Err(error) = unmounted {
             // The namespace itself ends with its last holder, and takes its mounts along.
-            eprintln!("{}; it goes when this process ends", message(&error));
+            tell(&format!(
+                "{}; it goes when this process ends",
+                message(&error)
+            ));
         }
         remove_base(&self.base, self.made_base);
     }
@@ -175,7 +179,7 @@ fn choose_base(dir: &Path) -> anyhow::Result<(PathBuf, bool)> {
 
 fn remove_base(base: &Path, made: bool) {
     if made && let Err(error) = fs::remove_dir(base) {
-        eprintln!("cannot remove {}: {error}", base.display());
+        tell(&format!("cannot remove {}: {error}", base.display()));
     }
 }
 

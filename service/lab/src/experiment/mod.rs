@@ -12,14 +12,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::failure::{Interrupted, cannot, cannot_do};
 use crate::process::Interrupt;
+use lumpscope_units::{escape::escaped_json, tell};
 use report::Report;
 
+/// Exit code: done, except for the problems listed.
+pub(crate) const PROBLEMS: u8 = 4;
 /// Exit code after a signal, as shells give it.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The result for programs.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -59,9 +63,12 @@ impl JsonArgs {
         &self,
         result: &impl Serialize,
         text: impl FnOnce() -> String,
-        mut out: impl Write,
+        out: impl Write,
     ) -> anyhow::Result<()> {
-        let json = || serde_json::to_string_pretty(result).map_err(cannot_do("write JSON"));
+        let json = || {
+            let json = serde_json::to_string_pretty(result).map_err(cannot_do("write JSON"))?;
+            anyhow::Ok(escaped_json(&json))
+        };
         // The file first: a closed pipe must not cost a result that took long to measure.
         if let Some(path) = &self.output {
             std::fs::write(path, json()? + "\n").map_err(cannot("write", path))?;
@@ -70,10 +77,18 @@ impl JsonArgs {
             true => json()? + "\n",
             false => text(),
         };
-        match out.write_all(shown.as_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(cannot_do("print the result")),
-        }
+        write_to(out, |out| out.write_all(shown.as_bytes()))
+    }
+}
+
+/// Writes all of it; a reader that has seen enough and closes the pipe is no error.
+pub(crate) fn write_to<W: Write>(
+    mut out: W,
+    write: impl FnOnce(&mut W) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("standard output"),
     }
 }
 
@@ -110,6 +125,16 @@ impl OutputArgs {
     }
 }
 
+/// Options that `compare`, `bench run`, `bench seeds`, `bench peers` and the others have in common.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct StudyArgs {
+    /// Directory for disk images [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
 /// Runs a study and delivers its result: the report, and the data behind it, which the JSON has
 /// beside the figures.
 ///
@@ -130,7 +155,7 @@ pub(crate) fn run<D: Serialize>(
         }
         // Ctrl-C reaches the children as well: whatever failed, this is why.
         Err(_) if interrupt.check().is_err() => {
-            eprintln!("lumpscope: {Interrupted}");
+            tell(&format!("lumpscope: {Interrupted}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
         Err(error) => Err(error),

@@ -1,13 +1,13 @@
-//! A report as text of at most 80 columns. A terminal shows the end of what is printed, so the
-//! sections come in reverse, and what follows from them comes last.
+//! A report as text, on a terminal in 80 columns. A terminal shows the end of what is printed, so the
+//! sections come in reverse, and what follows from them comes last. Names of programs, files and disks do
+//! nothing to it: only this file colours.
 
-use lumpscope_units::columns::{Table, fitted, words};
+use lumpscope_units::columns::{COLUMNS, Table, fitted, width, words};
+use lumpscope_units::escape::{escaped, escaped_lines};
 use lumpscope_units::human;
 
 use super::report::{Findings, Heat, HeatPanel, Part, Report, Row, Section, Table as Figures};
 
-/// Columns that every terminal has.
-const COLUMNS: usize = 80;
 /// Shades by rising count, and the 256-colour palette's entries for the same.
 const SHADES: [(char, u8); 4] = [('░', 24), ('▒', 37), ('▓', 220), ('█', 196)];
 /// Columns of the numbers left of a heatmap.
@@ -17,8 +17,13 @@ const LABEL: usize = 10;
 pub(crate) fn report(report: &Report, colour: bool) -> String {
     let mut lines = vec![title(&report.title, colour)];
     let facts = report.facts.iter();
-    lines.extend(facts.map(|fact| format!("{}: {}", fact.name, fact.value)));
-    lines.extend(report.notes.iter().map(|note| format!("- {note}")));
+    lines.extend(facts.map(|fact| format!("{}: {}", escaped(&fact.name), escaped(&fact.value))));
+    lines.extend(
+        report
+            .notes
+            .iter()
+            .map(|note| format!("- {}", escaped(note))),
+    );
     let printed = |section: &&Section| {
         let charts =
             |part: &Part| !matches!(part, Part::Table(_) | Part::Verbatim(_) | Part::Heat(_));
@@ -31,7 +36,7 @@ pub(crate) fn report(report: &Report, colour: bool) -> String {
     lines.push(String::new());
     lines.extend(findings(&report.findings));
     lines.extend(report.summary.iter().map(|line| {
-        let lines = words(&format!("=> {line}"), COLUMNS - 3);
+        let lines = words(&format!("=> {}", escaped(line)), width() - 3);
         lines.join("\n   ")
     }));
     let mut text = String::new();
@@ -39,13 +44,14 @@ pub(crate) fn report(report: &Report, colour: bool) -> String {
         // What is coloured looks longer than it is.
         match line.is_empty() || line.contains('\x1b') {
             true => text.push_str(&format!("{line}\n")),
-            false => text.push_str(&fitted(line)),
+            false => text.push_str(&fitted(line, width())),
         }
     }
     text
 }
 
 fn title(text: &str, colour: bool) -> String {
+    let text = escaped(text);
     match colour {
         true => format!("\x1b[1m{text}\x1b[0m"),
         false => format!("{text}\n{}", "─".repeat(text.chars().count().min(COLUMNS))),
@@ -58,7 +64,7 @@ fn section(section: &Section, colour: bool, lines: &mut Vec<String>) {
         section
             .text
             .iter()
-            .map(|text| words(text, COLUMNS).join("\n")),
+            .map(|text| words(&escaped_lines(text), width()).join("\n")),
     );
     for part in &section.parts {
         match part {
@@ -69,13 +75,13 @@ fn section(section: &Section, colour: bool, lines: &mut Vec<String>) {
                     table
                         .notes
                         .iter()
-                        .map(|note| words(note, COLUMNS).join("\n")),
+                        .map(|note| words(&escaped_lines(note), width()).join("\n")),
                 );
             }
             Part::Verbatim(verbatim) => {
                 lines.push(String::new());
-                lines.push(verbatim.caption.clone());
-                lines.push(verbatim.text.clone());
+                lines.push(escaped(&verbatim.caption).into_owned());
+                lines.push(escaped_lines(&verbatim.text).into_owned());
             }
             Part::Heat(heat) => heatmap(heat, colour, lines),
             // Pictures of what the tables say.
@@ -129,7 +135,7 @@ fn findings(findings: &Findings) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, said) in groups.into_iter().filter(|(_, said)| !said.is_empty()) {
         lines.push(name.to_owned());
-        lines.extend(said.iter().map(|line| format!("- {line}")));
+        lines.extend(said.iter().map(|line| format!("- {}", escaped(line))));
     }
     lines
 }
@@ -158,12 +164,12 @@ fn heatmap(heat: &Heat, colour: bool, lines: &mut Vec<String>) {
     };
     lines.push(format!(
         "\n{} To the right: {}; upwards: {}; from 1 ({}) to {} {} ({}).",
-        heat.caption,
-        heat.x.title,
-        heat.y.title,
+        escaped(&heat.caption),
+        escaped(&heat.x.title),
+        escaped(&heat.y.title),
         shade(1),
         human::count(most),
-        heat.counted,
+        escaped(&heat.counted),
         shade(most)
     ));
     let line = |panel: &HeatPanel, y: &(f64, f64)| {
@@ -183,7 +189,7 @@ fn heatmap(heat: &Heat, colour: bool, lines: &mut Vec<String>) {
         format!("{:>LABEL$} │{}", heat.y.unit.text(y.0), row.trim_end())
     };
     for panel in heat.panels.iter().filter(|panel| !panel.cells.is_empty()) {
-        lines.push(format!("\n{}", panel.name));
+        lines.push(format!("\n{}", escaped(&panel.name)));
         lines.extend(rows.iter().rev().map(|y| line(panel, y)));
         let ends = [columns.first(), columns.last()].map(|end| {
             let end = end.map_or(0.0, |(from, to)| if *from < 0.0 { *from } else { *to });
@@ -202,6 +208,8 @@ pub(crate) fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lumpscope_units::escape::is_hostile;
+
     use super::super::report::{Axis, Cell, HeatCell, Limit, Unit};
     use super::*;
 
@@ -239,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_comes_last_in_eighty_columns() {
+    fn the_answer_comes_last() {
         let mut all = Report::new("A study");
         all.summary.push("It follows. ".repeat(12));
         all.fact("Drive", "one");
@@ -268,10 +276,26 @@ mod tests {
         };
         assert!(at("Drive: one") < at("Details") && at("1.00 ms │░█") < at("The answer"));
         assert!(at("The answer") < at("=> It follows."));
-        assert!(
-            text.lines().all(|line| line.chars().count() <= COLUMNS),
-            "{text}"
-        );
         assert!(!text.contains('\x1b') && report(&all, true).contains("\x1b[38;5;196m█"));
+        // Without a terminal each of them is one line.
+        let summary = text.lines().filter(|line| line.starts_with("=> "));
+        assert_eq!(summary.count(), 1, "{text}");
+    }
+
+    #[test]
+    fn names_from_outside_colour_nothing() {
+        const NAME: &str = "sd\x1b[2Ja\u{202e}\nforged";
+        let mut all = Report::new(NAME);
+        all.summary.push(NAME.to_owned());
+        all.fact(NAME, NAME);
+        all.note(&[NAME]);
+        all.findings.agrees.push(NAME.to_owned());
+        let mut table = Figures::new(NAME, &[NAME]);
+        table.row(NAME, vec![Cell::text(NAME)]);
+        table.notes.push(NAME.to_owned());
+        all.section(NAME).say(NAME).add(table);
+        let text = report(&all, true);
+        let text = text.replace("\x1b[1m", "").replace("\x1b[0m", "");
+        assert!(!text.contains(|c| c != '\n' && is_hostile(c)), "{text:?}");
     }
 }

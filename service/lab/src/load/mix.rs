@@ -2,12 +2,15 @@
 //! every get is compared with what was put.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use lumpscope_client::Code;
+use lumpscope_units::escape::escaped;
+use lumpscope_units::{human, tell};
 use tokio::time::interval_at;
 
 use super::pace::{Pace, Worker, drive};
@@ -93,11 +96,43 @@ impl MixCounts {
         all.finish()
     }
 
+    /// Latencies of each kind of request that there was.
+    #[must_use]
+    pub fn latency(&self) -> String {
+        let some = Verb::ALL.map(|verb| (verb, self.of(verb)));
+        let some = some.iter().filter(|(_, measured)| measured.requests > 0);
+        let lines = some.map(|(verb, measured)| {
+            let latency = &measured.latency;
+            let of = [latency.p50_ns, latency.p99_ns, latency.max_ns];
+            let [p50, p99, max] = of.map(human::duration_ns);
+            format!("{} p50 {p50}, p99 {p99}, max {max}", verb.name())
+        });
+        lines.collect::<Vec<_>>().join("; ")
+    }
+
     fn add(&mut self, more: &MixCounts) {
         for (verb, meter) in &more.calls {
             self.calls.entry(*verb).or_default().merge(meter);
         }
         self.wrong += more.wrong;
+    }
+}
+
+/// `12 puts, 10 gets, 1 delete, 22 MiB`, and what went wrong.
+impl fmt::Display for MixCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.all();
+        for verb in Verb::ALL {
+            let requests = human::counted(self.of(verb).requests, verb.name());
+            write!(f, "{requests}, ")?;
+        }
+        f.write_str(&human::bytes(all.bytes))?;
+        for (count, what) in [(all.errors, "failed"), (self.wrong, "returned wrong bytes")] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -182,7 +217,8 @@ impl Worker for MixWorker {
             return Err(refusal);
         }
         if self.well {
-            eprintln!("lumpscope: store {}: {refusal}", self.client.store);
+            let (store, refusal) = (&self.client.store, refusal.to_string());
+            tell(&escaped(&format!("lumpscope: store {store}: {refusal}")));
         }
         self.well = false;
         pace.sleep(AFTER_FAILURE).await;
@@ -244,10 +280,10 @@ impl MixWorker {
             Some(_) => "not what was put",
         };
         self.count(|counts| counts.wrong += 1);
-        eprintln!(
-            "lumpscope: store {}: lump {id:032x} is {what}",
-            self.client.store
-        );
+        let store = &self.client.store;
+        tell(&escaped(&format!(
+            "lumpscope: store {store}: lump {id:032x} is {what}"
+        )));
     }
 
     fn count(&self, count: impl FnOnce(&mut MixCounts)) {

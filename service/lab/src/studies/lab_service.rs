@@ -12,12 +12,14 @@ use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use lumpscope_platter::live::LiveOptions;
-use lumpscope_units::columns::{fitted_to, room_on};
+use lumpscope_units::{Size, tell};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::disks::fill;
 use crate::disks::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
+use crate::experiment::INTERRUPTED;
 use crate::failure::{Interrupted, argument, cannot_do};
 use crate::human;
 use crate::process::Interrupt;
@@ -27,28 +29,49 @@ const MIB: u64 = 1 << 20;
 /// Room on each disk beside its store: an xfs needs 300 MiB for itself, and file systems a share.
 const BESIDE_BYTES: u64 = 400 * MIB;
 /// Smallest disk of a lab: a store of 105 MiB fits.
-pub const MIN_DISK_BYTES: u64 = 512 * MIB;
+const MIN_DISK_BYTES: u64 = 512 * MIB;
 /// Bytes that the two file systems write for themselves when they are made.
 const FILE_SYSTEMS_BYTES: u64 = 2 * 160 * MIB;
 /// How often is looked whether the service has ended or a signal has come.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Options of the lab to serve.
-#[derive(Debug, Clone)]
-pub struct LabServiceOptions {
-    /// Directory for the images; absent: that of [`crate::disks::default_dir`].
-    pub dir: Option<PathBuf>,
-    /// Size of each disk in bytes, at least [`MIN_DISK_BYTES`].
-    pub disk_bytes: u64,
-    /// The ext4 has a journal.
-    pub ext4_journal: bool,
+/// `lumpscope lab`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    after_help = "Needs root, mkfs.ext4 and mkfs.xfs. The stores are named raw, ext4 and xfs; all \
+                  that was put into them is gone at the end, also after kill -9. Example:\n  \
+                  lumpscope lab -- --otlp-endpoint http://127.0.0.1:4317"
+)]
+pub struct LabArgs {
+    /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Size of each disk, 512M or more; the part that a file system does not need is written once
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    size: Size,
+    /// Emulate this drive below the stores; the disks are then as large as the drive, and --size
+    /// only says how large the stores are
+    #[arg(long, value_name = "NAME", conflicts_with = "dir")]
+    drive: Option<String>,
+    /// Make the ext4 without a journal, as the published benchmark did
+    #[arg(long)]
+    no_ext4_journal: bool,
+    /// Make only this store; repeat for more. The raw one needs no mount, and no CAP_SYS_ADMIN
+    #[arg(long, value_name = "STORE", value_parser = PossibleValuesParser::new(StoreKind::ALL.map(StoreKind::name)))]
+    only: Vec<String>,
+    /// Further arguments of `lumpscope serve`
+    #[arg(last = true, value_name = "ARGS OF serve")]
+    serve: Vec<OsString>,
+}
+
+impl LabArgs {
     /// Stores to make and serve.
-    pub kinds: Vec<StoreKind>,
-    /// Name of a drive to emulate below the stores. The disks are then as large as the drive, and
-    /// the stores as large as on disks of `disk_bytes`.
-    pub drive: Option<String>,
-    /// Further arguments of `serve`.
-    pub serve: Vec<OsString>,
+    fn kinds(&self) -> Vec<StoreKind> {
+        let mut kinds = StoreKind::ALL.to_vec();
+        let is_wanted = |kind: &StoreKind| self.only.iter().any(|name| name == kind.name());
+        kinds.retain(|kind| self.only.is_empty() || is_wanted(kind));
+        kinds
+    }
 }
 
 /// Bytes of the store on a disk of a lab.
@@ -65,34 +88,30 @@ fn capacity(disk_bytes: u64) -> u64 {
 /// # Errors
 /// The disk size is too small, or the disks cannot be made, formatted, or the service not started. What was made is
 /// gone again.
-pub fn run(options: &LabServiceOptions, lumpscope_exe: &Path) -> anyhow::Result<ExitCode> {
+pub fn run(options: &LabArgs, lumpscope_exe: &Path) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     match serve(options, lumpscope_exe, &interrupt) {
-        Err(error) if error.is::<Interrupted>() => Ok(ExitCode::from(130)),
+        Err(error) if error.is::<Interrupted>() => Ok(ExitCode::from(INTERRUPTED)),
         result => result,
     }
 }
 
-fn serve(
-    options: &LabServiceOptions,
-    exe: &Path,
-    interrupt: &Interrupt,
-) -> anyhow::Result<ExitCode> {
-    if options.disk_bytes < MIN_DISK_BYTES {
+fn serve(options: &LabArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
+    if options.size.0 < MIN_DISK_BYTES {
         return Err(argument("--size", "512M or more: an xfs alone takes 300M"));
     }
-    let capacity = capacity(options.disk_bytes);
+    let capacity = capacity(options.size.0);
     step(format!("makes {}", disks(options)));
     let lab = Lab::create(&LabOptions {
         dir: options.dir.clone(),
-        expected_bytes: options.kinds.len() as u64 * capacity + FILE_SYSTEMS_BYTES,
-        ext4_journal: options.ext4_journal,
-        kinds: options.kinds.clone(),
+        expected_bytes: options.kinds().len() as u64 * capacity + FILE_SYSTEMS_BYTES,
+        ext4_journal: !options.no_ext4_journal,
+        kinds: options.kinds(),
         drive: options.drive.as_ref().map(|name| LabDrive {
             exe: exe.to_owned(),
             options: LiveOptions::new(name),
         }),
-        ..LabOptions::new(options.disk_bytes)
+        ..LabOptions::new(options.size.0)
     })?;
     if let (Some(raw), None) = (lab.store(StoreKind::Raw), &options.drive) {
         step(format!(
@@ -143,33 +162,28 @@ fn serve(
 }
 
 /// The disks that are asked for, in words.
-fn disks(options: &LabServiceOptions) -> String {
+fn disks(options: &LabArgs) -> String {
     let kind = match &options.drive {
         Some(drive) => format!("emulated disks ({drive})"),
         None => "loop devices".to_owned(),
     };
-    let journal = if options.ext4_journal {
-        "with"
-    } else {
+    let journal = if options.no_ext4_journal {
         "without"
+    } else {
+        "with"
     };
     let of = |store: &StoreKind| match store {
         StoreKind::Raw => "one raw".to_owned(),
         StoreKind::Ext4 => format!("one with an ext4 {journal} its journal"),
         StoreKind::Xfs => "one with an xfs".to_owned(),
     };
-    let disks: Vec<String> = options.kinds.iter().map(of).collect();
+    let disks: Vec<String> = options.kinds().iter().map(of).collect();
     format!("{kind}: {}", disks.join(", "))
 }
 
 /// Tells what comes now: each step may take a while.
 fn step(what: String) {
     tell(&format!("lab: {what}"));
-}
-
-fn tell(text: &str) {
-    let stderr = io::stderr();
-    eprint!("{}", fitted_to(text, room_on(&stderr)));
 }
 
 /// Prints what the service prints, and tells the page's address when it is ready.
@@ -201,7 +215,7 @@ fn format(
 ) -> anyhow::Result<()> {
     let mut command = lab.command(exe);
     command
-        .args(["format", "--capacity", &capacity.to_string()])
+        .args(["format", "--volatile", "--capacity", &capacity.to_string()])
         .arg(&store.store_path);
     run_format(command, store.name, &store.store_path, interrupt)
 }

@@ -12,13 +12,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::Parser as _;
 use lumpscope_engine::buffer::BufferPool;
 use lumpscope_lab::blocks::{Counted, Recorded, Recorder};
 use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 use lumpscope_lab::load::runner::{RunOptions, S3Bucket, Target, run};
 use lumpscope_lab::tracer::Tracer;
-use lumpscope_lab::watch::WatchArgs;
 use lumpscope_lab::workload::Workload;
 use lumpscope_needs::{Need, alone, find_tool, skipped};
 use lumpscope_platter::loops::LoopDevice;
@@ -26,6 +24,8 @@ use lumpscope_platter::trace::Op;
 use rustix::fs::{OFlags, major, minor};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::watched;
 
 const DISK_BYTES: u64 = 64 << 20;
 /// How often a run is done again in which the kernel skipped a program.
@@ -177,27 +177,8 @@ for n in range(40):
     db.commit()
 ";
 
-#[derive(clap::Parser)]
-struct Watch {
-    #[command(flatten)]
-    args: WatchArgs,
-}
-
 /// What `lumpscope watch` says of a command on a folder, and what bpftrace counted beside it.
 fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::Counted) {
-    let out = tempfile::NamedTempFile::new().unwrap();
-    let out = out.path();
-    let output = OsStr::new("--output");
-    let args = [
-        OsStr::new("watch"),
-        output,
-        out.as_os_str(),
-        OsStr::new("--path"),
-    ]
-    .into_iter();
-    let args = args.chain([folder.as_os_str()]);
-    let args = args.chain([OsStr::new("--")]);
-    let watch = Watch::parse_from(args.chain(command.iter().copied()));
     let script =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bpftrace/block-count.bt");
     let devno = fs::metadata(folder).unwrap().dev();
@@ -206,12 +187,8 @@ fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::
     assert!(listed.status.success());
     rustix::fs::syncfs(File::open(folder).unwrap()).unwrap();
     let tracer = Tracer::start(&script, major(devno), minor(devno)).unwrap();
-    lumpscope_lab::watch::run(&watch.args).unwrap();
-    let counted = tracer.finish().unwrap();
-    (
-        serde_json::from_slice(&fs::read(out).unwrap()).unwrap(),
-        counted,
-    )
+    let report = watched::report(folder, command);
+    (report, tracer.finish().unwrap())
 }
 
 /// The first of several runs of which watch says that it is complete, and bpftrace has counted as

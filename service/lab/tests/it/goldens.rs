@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lumpscope_lab::commands::{CommandsArgs, digest, write};
+use lumpscope_lab::commands::{Printed, digest, write};
 use lumpscope_lab::workload::{Workload, WorkloadArgs, builtin};
 
 use crate::programs::{PROGRAMS, program};
@@ -16,14 +16,9 @@ fn check(name: &str) {
         Some(builtin) => builtin.name.to_owned(),
         None => testdata(name).display().to_string(),
     };
-    let args = CommandsArgs {
-        workload: WorkloadArgs::new(workload, 1.0),
-        limit: None,
-        summary: false,
-        excerpt: true,
-    };
+    let stream = WorkloadArgs::new(workload, 1.0).stream().unwrap();
     let mut printed = Vec::new();
-    write(&args, &args.workload.stream().unwrap(), &mut printed).unwrap();
+    write((Printed::Excerpt, None), &stream, &mut printed).unwrap();
     let printed = String::from_utf8(printed).unwrap();
     for (number, (ours, original)) in printed.lines().zip(golden.lines()).enumerate().skip(2) {
         assert_eq!(ours, original, "{name}, line {}", number + 1);

@@ -11,3 +11,4 @@ mod orders;
 mod programs;
 mod runner;
 mod survivors;
+mod watched;

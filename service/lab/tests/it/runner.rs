@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use lumpscope_client::Options;
 use lumpscope_engine::crc32c;
 use lumpscope_lab::load::runner::{Mismatch, RunError, RunOptions, RunOutcome, Target, run};
 use lumpscope_lab::workload::Workload;
@@ -244,7 +245,7 @@ fn run_workload(text: &str, clients: usize, verify_bytes: bool, fault: Fault) ->
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         let target = Target::Service {
-            server,
+            service: Options::new(server),
             store: "raw".to_owned(),
             durability: None,
         };
@@ -346,7 +347,7 @@ fn nobody_there_is_said() {
         .generate()
         .unwrap();
     let target = Target::Service {
-        server: "http://127.0.0.1:1".to_owned(),
+        service: Options::new("http://127.0.0.1:1"),
         store: "raw".to_owned(),
         durability: None,
     };

@@ -310,7 +310,10 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
         content(1, 3000)
     );
     let refused = run(put(&objects, "bucket", "key", (2, 1), Condition::Always));
-    assert!(matches!(refused, Err(ObjectError::Engine(Error::ReadOnly))));
+    assert!(matches!(
+        refused,
+        Err(ObjectError::Engine(Error::ReadOnly { .. }))
+    ));
     assert_eq!(lumps(&store), before);
     close(objects, store);
     let (_, report, _) = open(&disk);

@@ -1,6 +1,7 @@
 //! Makes an emulated disk: a connection, the process behind it, the loop device over it.
 
 use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,7 @@ fn spawn(
 ) -> Result<(Child, Connection), LiveError> {
     let (ours, theirs) = UnixStream::pair().map_err(LiveError::io("make", "a socket"))?;
     let task = serde_json::to_string(assignment)
-        .map_err(|error| LiveError::io("write", "the task")(std::io::Error::from(error)))?;
+        .map_err(|error| LiveError::io("write", "the task")(io::Error::from(error)))?;
     let mut command = Command::new(exe);
     if assignment.daemon.is_some() {
         // Whoever reads what the parent says shall not wait for the disk's end.
@@ -242,7 +243,9 @@ impl Drop for Attached {
         if loops::attribute(&self.path, "backing_file")
             .is_some_and(|file| file.contains(&self.name))
         {
-            eprintln!(
+            // There is no other place to say it.
+            let _ = writeln!(
+                io::stderr(),
                 "{} is still in use by another process, which sees errors from now on; it clears \
                  itself when that ends",
                 self.path.display()

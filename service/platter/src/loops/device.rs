@@ -1,6 +1,7 @@
 //! Loop devices that clear themselves.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,9 @@ impl Drop for LoopDevice {
         let patience = Instant::now() + Duration::from_secs(10);
         while self.is_configured() {
             if Instant::now() > patience {
-                eprintln!(
+                // There is no other place to say it.
+                let _ = writeln!(
+                    io::stderr(),
                     "{} is still in use by another process; it clears itself when that ends",
                     self.path.display()
                 );

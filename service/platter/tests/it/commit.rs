@@ -148,9 +148,9 @@ fn measure(commit: CommitMode, fua: bool, clients: usize, len: usize) -> Found {
     }
 }
 
-/// The arm goes to the data and to the record whether a flush lies between or not; in a run it stays.
+/// Ordered, the arm goes to the data and to the record; in a run it stays.
 #[test]
-fn half_the_flushes_are_not_half_the_time_on_a_disk_with_an_arm() {
+fn a_run_spares_the_arm_its_ways_to_the_journal() {
     for (clients, len) in [
         (1, 1 << 20),
         (2, 1 << 20),
@@ -159,21 +159,13 @@ fn half_the_flushes_are_not_half_the_time_on_a_disk_with_an_arm() {
         (8, 4096),
     ] {
         let ordered = measure(CommitMode::Ordered, false, clients, len);
-        let checked = measure(CommitMode::Checked, false, clients, len);
         let runs = measure(CommitMode::Runs, false, clients, len);
         println!("{clients} clients, {len} bytes: ordered {ordered:?}");
-        println!("    checked {checked:?}");
         println!("    runs {runs:?}");
-        assert!(checked.flushes <= ordered.flushes, "{clients}, {len}");
-        assert!(checked.median_ns <= ordered.median_ns, "{clients}, {len}");
-        assert!(20 * checked.puts_a_second >= 19 * ordered.puts_a_second);
+        assert!(runs.flushes <= ordered.flushes, "{clients}, {len}");
         assert!(runs.puts_a_second > ordered.puts_a_second);
         if clients == 1 {
-            assert!(10 * checked.flushes <= 6 * ordered.flushes, "{len} bytes");
-            assert!(
-                10 * checked.median_ns >= 9 * ordered.median_ns,
-                "{len} bytes"
-            );
+            assert!(10 * runs.flushes <= 6 * ordered.flushes, "{len} bytes");
         }
         match (clients, len) {
             (1, 4096) => assert!(100 * runs.median_ns <= 101 * ordered.median_ns),

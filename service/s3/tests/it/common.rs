@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
 
+use lumpscope_client::v1;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_server::config::{ServeConfig, StoreSpec};
 use lumpscope_server::serve::Service;
@@ -69,6 +70,7 @@ impl Running {
             stores: vec![StoreSpec {
                 name: "s".to_owned(),
                 path,
+                uuid: None,
             }],
             listen: any,
             metrics_listen: any,
@@ -101,6 +103,25 @@ impl Running {
         let mut client = running.client();
         client.good(Ask::new("PUT", "/bbb"));
         (running, client)
+    }
+
+    /// Has all stores refuse changes, or takes that back.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        let service = self.service.as_ref().unwrap();
+        let options = lumpscope_client::Options::new(format!("http://{}", service.grpc));
+        self.runtime.block_on(async {
+            let client = lumpscope_client::Client::connect(options).await.unwrap();
+            if frozen {
+                let changes_only = true;
+                let drain = v1::DrainRequest {
+                    changes_only,
+                    ..Default::default()
+                };
+                assert_eq!(client.drain(drain).await.unwrap().under_way, 0);
+            } else {
+                client.resume(v1::ResumeRequest::default()).await.unwrap();
+            }
+        });
     }
 
     pub(crate) fn client(&self) -> Client {

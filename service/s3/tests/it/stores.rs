@@ -24,6 +24,7 @@ fn serve(folder: &Path, stores: &[(&str, u64)]) -> Running {
         StoreSpec {
             name: (*name).to_owned(),
             path,
+            uuid: None,
         }
     });
     Running::start_with(|config| config.stores = specs.collect())
@@ -217,4 +218,25 @@ fn a_bucket_that_is_in_two_stores_is_served_from_neither() {
         "{why}"
     );
     make(&mut client, "other", "b");
+}
+
+#[test]
+fn a_store_that_refuses_changes_says_so_and_is_read() {
+    let (running, mut client) = Running::with_bucket();
+    client.good(Ask::new("PUT", "/bbb/k").body("before"));
+    running.freeze(true);
+    for ask in [
+        Ask::new("PUT", "/bbb/k").body("after"),
+        Ask::new("PUT", "/bbb/new").body(vec![7; 2 << 20]),
+        Ask::new("DELETE", "/bbb/k"),
+        Ask::new("PUT", "/ccc"),
+    ] {
+        client.refused(ask, 503, "ServiceUnavailable");
+    }
+    assert_eq!(client.object("/bbb/k").unwrap(), b"before");
+    assert!(client.object("/bbb/new").is_none());
+    running.freeze(false);
+    client.good(Ask::new("PUT", "/bbb/k").body("after"));
+    client.good(Ask::new("DELETE", "/bbb/k"));
+    client.good(Ask::new("PUT", "/ccc"));
 }

@@ -149,13 +149,14 @@ export function roundUp(n, base = 10) {
 /**
  * Bands where nothing is known: drawn, never bridged.
  * @param {import("./types.js").View} view
+ * @param {{from: number, to: number}[]} more bands of one chart
  * @returns {object} an ECharts markArea
  */
-export function gapAreas(view) {
+export function gapAreas(view, more = []) {
   return {
     silent: true,
     itemStyle: { color: view.palette.gap },
     label: { show: false },
-    data: view.gaps.map((gap) => [{ xAxis: gap.from }, { xAxis: gap.to }]),
+    data: [...view.gaps, ...more].map((gap) => [{ xAxis: gap.from }, { xAxis: gap.to }]),
   };
 }

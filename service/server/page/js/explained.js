@@ -129,7 +129,7 @@ function blockSheet(r) {
     rows: r.blocks.map((b) => [
       b.queued_at_ns === null ? "–" : span(b.queued_at_ns),
       [b.operation, ...b.flags].join(" ") + (b.failed ? `, failed${b.failure ? `: ${b.failure}` : ""}` : ""),
-      b.purpose + (b.shared ? ", shared" : ""),
+      b.purpose + (b.shared ? ", shared" : "") + (b.uncertain ? ", possibly not its own" : ""),
       b.operation === "flush" ? "–" : count(b.sector),
       b.operation === "flush" ? "–" : bytes(b.sectors * 512),
       b.seek_bytes === null || b.seek_bytes === undefined ? "–" : signedBytes(b.seek_bytes),

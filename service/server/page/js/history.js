@@ -30,6 +30,8 @@ export class History {
     this.totals = {};
     this.lastSeq = -1;
     this.lastPast = 0;
+    /** The service has told of the time before the page was opened. */
+    this.knowsPast = false;
   }
 
   /**
@@ -52,6 +54,7 @@ export class History {
     if (other) {
       this.lastSeq = -1;
       this.lastPast = 0;
+      this.knowsPast = false;
     }
     return other;
   }
@@ -75,9 +78,10 @@ export class History {
    * @param {any[]} raw oldest first
    */
   remember(raw) {
+    this.knowsPast = true;
     for (const frame of raw.map(frameOf).filter(({ seq }) => seq > this.lastPast)) {
       this.lastPast = frame.seq;
-      this.past.push(frame);
+      this.past.push({ ...frame, past: true });
     }
     this.past.splice(0, Math.max(0, this.past.length - PAST));
   }
@@ -93,7 +97,7 @@ export class History {
    * What lies in a time window.
    * @param {number} ms its length
    * @param {number} until its end, ms since 1970; Infinity: now
-   * @returns {Pick<import("./types.js").View, "frames"|"columns"|"gaps"|"from"|"to"|"seq">}
+   * @returns {Pick<import("./types.js").View, "frames"|"columns"|"each"|"gaps"|"from"|"to"|"seq">}
    */
   window(ms, until) {
     const last = this.frames.findLast((frame) => frame.to <= until);
@@ -102,22 +106,26 @@ export class History {
     const inside = (/** @type {Frame} */ frame) => frame.to > from && frame.to <= to;
     const length = this.hello?.frame_ms ?? 1000;
     const frames = joined(this.past.filter(inside), this.frames.filter(inside), length);
-    return { frames, columns: columnsOf(frames, ms, length), gaps: gapsOf(frames, from), from, to, seq: last?.seq ?? -1 };
+    const each = Math.max(ms / COLUMNS, length);
+    const gaps = gapsOf(frames, from, this.hello?.past_frame_ms || 10_000);
+    return { frames, columns: columnsOf(frames, each, length), each, gaps, from, to, seq: last?.seq ?? -1 };
   }
 }
 
 /**
- * Frames of a second where there are any, and those of the past for the time between them.
+ * Frames of a second where they tell of all of the time, and those of the past for the rest.
  * @param {Frame[]} past
  * @param {Frame[]} fine
  * @param {number} frameMs length of a fine one
  * @returns {Frame[]} in the order of time, each with its gap
  */
 function joined(past, fine, frameMs) {
+  const within = (/** @type {Frame} */ f, /** @type {Frame} */ p) => p.from < (f.from + f.to) / 2 && (f.from + f.to) / 2 <= p.to;
   const covered = (/** @type {Frame} */ p) => fine.reduce((sum, f) => sum + Math.max(0, Math.min(f.to, p.to) - Math.max(f.from, p.from)), 0);
-  const kept = past.filter((p) => covered(p) < (p.to - p.from) / 2);
-  const rest = fine.filter((f) => !kept.some((p) => p.from < (f.from + f.to) / 2 && (f.from + f.to) / 2 <= p.to));
-  const all = [...kept, ...rest].sort((a, b) => a.to - b.to);
+  const kept = past.filter((p) => covered(p) < p.to - p.from - 1.5 * frameMs);
+  const rest = fine.filter((f) => !kept.some((p) => within(f, p)));
+  const dotted = kept.map((p) => withDots(p, fine.filter((f) => within(f, p))));
+  const all = [...dotted, ...rest].sort((a, b) => a.to - b.to);
   return all.map((frame, at) => {
     const before = all[at - 1];
     return { ...frame, gap: before !== undefined && (frame.skipped > 0 || frame.from - before.to > 2 * frameMs) };
@@ -125,13 +133,26 @@ function joined(past, fine, frameMs) {
 }
 
 /**
+ * A frame of the past with the dots of those that it stands for.
+ * @param {Frame} past
+ * @param {Frame[]} fine
+ * @returns {Frame}
+ */
+function withDots(past, fine) {
+  const parts = Object.entries(past.stores).map(([name, part]) => {
+    const dots = fine.flatMap((frame) => frame.stores[name]?.dots ?? []);
+    return [name, { ...part, dots, dotsLeftOut: Math.max(0, part.dataRequests - dots.length) }];
+  });
+  return { ...past, dotless: fine[0]?.from ?? past.to, stores: Object.fromEntries(parts) };
+}
+
+/**
  * Frames by the time they end in, so that columns stand still while time passes; in a short window each for itself.
  * @param {Frame[]} frames
- * @param {number} ms
+ * @param {number} each length of a column
  * @param {number} frameMs
  */
-function columnsOf(frames, ms, frameMs) {
-  const each = ms / COLUMNS;
+function columnsOf(frames, each, frameMs) {
   /** @type {import("./types.js").Column[]} */
   const columns = [];
   let group = NaN;
@@ -150,15 +171,20 @@ function columnsOf(frames, ms, frameMs) {
 /**
  * @param {import("./types.js").Frame[]} frames
  * @param {number} from
+ * @param {number} pastMs length of a frame of the past
  */
-function gapsOf(frames, from) {
+function gapsOf(frames, from, pastMs) {
   /** @type {import("./types.js").Gap[]} */
   const gaps = [];
   const first = frames[0];
-  if (first && first.from > from) gaps.push({ from, to: first.from, skipped: 0, before: true });
+  if (first && first.from > from) gaps.push({ from, to: first.from, skipped: 0, before: true, comes: false });
   for (let at = 1; at < frames.length; at += 1) {
     const [before, frame] = [frames[at - 1], frames[at]];
-    if (before && frame?.gap && frame.from > from) gaps.push({ from: before.to, to: frame.from, skipped: frame.skipped, before: false });
+    if (!before || !frame?.gap || frame.from <= from) continue;
+    // A frame of the past ends after the page was opened: it tells of the time before, and has not come yet.
+    const young = (frames.at(-1)?.to ?? 0) - frame.from < 2 * pastMs;
+    const comes = before.past && !frame.past && young;
+    gaps.push({ from: before.to, to: frame.from, skipped: frame.skipped, before: false, comes });
   }
   return gaps;
 }
@@ -169,7 +195,7 @@ function gapsOf(frames, from) {
  */
 function frameOf(raw) {
   const parts = Object.entries(raw.stores ?? {}).map(([name, part]) => [name, storePart(part)]);
-  return { seq: number(raw.seq), from: number(raw.from_unix_ms), to: number(raw.unix_ms), skipped: number(raw.skipped), gap: false, stores: Object.fromEntries(parts) };
+  return { seq: number(raw.seq), from: number(raw.from_unix_ms), to: number(raw.unix_ms), skipped: number(raw.skipped), gap: false, past: false, dotless: 0, stores: Object.fromEntries(parts) };
 }
 
 /**

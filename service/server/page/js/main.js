@@ -160,8 +160,7 @@ class Page {
       choices: this.choices,
     };
     this.view = view;
-    const [first] = view.gaps;
-    setText(byId("begin", HTMLElement), first?.before ? `The picture begins at ${clock(first.to)}, with the service. Grey is time without data.` : "");
+    setText(byId("begin", HTMLElement), this.history.knowsPast ? begin(view) : "");
     this.#alarms();
     for (const section of this.sections) {
       try {
@@ -280,6 +279,18 @@ class Page {
       this.#soon(true);
     }
   }
+}
+
+/**
+ * Where the data begins, if that lies in the time window.
+ * @param {import("./types.js").View} view
+ */
+function begin(view) {
+  const first = view.gaps.find(({ before }) => before);
+  if (!first) return "";
+  // The first frame begins once the stores are open.
+  const start = first.to - view.hello.started_unix_ms < 2 * view.hello.past_frame_ms ? " (service start)" : "";
+  return `Data since ${clock(first.to)}${start}. Grey is time without data.`;
 }
 
 /** @param {number} id */

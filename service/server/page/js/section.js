@@ -116,7 +116,8 @@ export class Section {
     const notes = kind.notes(view, panel.name, data);
     for (const gap of kind.height > 0 ? view.gaps.filter(({ before }) => !before).slice(-1) : []) {
       const seconds = Math.max(1, Math.round((gap.to - gap.from) / 1000));
-      notes.push(gap.skipped > 0 ? `This browser was too slow for ${gap.skipped} frames; they are a gap.` : `Nothing is known of ${seconds} s: a gap.`);
+      if (gap.skipped > 0) notes.push(`This browser was too slow for ${gap.skipped} frames: no data for ${seconds} s.`);
+      else notes.push(gap.comes ? `The ${seconds} s before this page was opened are still to come.` : `No data for ${seconds} s.`);
     }
     setText(panel.notes, notes.join(" "));
     panel.drawn = { data, view };

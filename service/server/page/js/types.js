@@ -37,8 +37,8 @@
  * @typedef {[number, number, number, number, number, number, number]} HeatCell
  *   seek from, seek to (bytes), device time from, to (ns), owner, operation, count
  * @typedef {[string, string, number, number, number]} Move owner, moved by, requests, seeks, travel in bytes
- * @typedef {[number, number, number, number, number, number|null, number|null, number]} Dot
- *   ms since 1970, sector, sectors, owner, operation, seek bytes, device ns, request id or 0
+ * @typedef {[number, number, number, number, number, number|null, number|null, number, boolean]} Dot
+ *   ms since 1970, sector, sectors, owner, operation, seek bytes, device ns, request id or 0, owner not certain
  *
  * @typedef {object} Totals since the service started
  * @property {Record<string, {count: number, errors: number, bytes: number}>} requests by method
@@ -92,6 +92,8 @@
  * @property {number} to end of its interval
  * @property {number} skipped frames that were lost before it
  * @property {boolean} gap nothing is known of the time before `from`
+ * @property {boolean} past made whether a page was open or not
+ * @property {number} dotless until when it has no dots: they are made while a page is open
  * @property {Record<string, StorePart>} stores
  *
  * @typedef {object} Column some frames that follow each other without a gap
@@ -99,14 +101,15 @@
  * @property {number} to
  * @property {Frame[]} frames
  *
- * @typedef {{from: number, to: number, skipped: number, before: boolean}} Gap ms since 1970; frames that this browser
- *   was too slow for; true: it lies before the first frame
+ * @typedef {{from: number, to: number, skipped: number, before: boolean, comes: boolean}} Gap ms since 1970; frames
+ *   that this browser was too slow for; true: it lies before the first frame; true: the service will tell of it
  *
  * @typedef {object} View all that a chart may look at
  * @property {Hello} hello
  * @property {StoreInfo[]} stores those that are shown
  * @property {Frame[]} frames of the time window, oldest first
  * @property {Column[]} columns the same, at most about sixty
+ * @property {number} each length of most columns, ms
  * @property {Gap[]} gaps times of which nothing is known
  * @property {number} from begin of the time window, ms since 1970
  * @property {number} to its end
@@ -126,6 +129,7 @@
  * @property {number} sectors
  * @property {number} own_bytes
  * @property {boolean} shared
+ * @property {boolean} [uncertain]
  * @property {number|null} seek_bytes
  * @property {string} previous_owner
  * @property {number|null} queued_at_ns

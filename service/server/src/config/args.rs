@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use toml::Value;
+use serde::Deserialize as _;
+use toml::de::{DeTable, Deserializer};
+use toml::{Spanned, Value};
 
 use super::validate::first;
 use super::{ServeConfig, plain};
 use crate::error::ServerError;
+use crate::files;
 
 /// Command line of `lumpscope serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -28,7 +31,7 @@ impl ServeArgs {
     /// # Errors
     /// A file that cannot be read or parsed, and the first value that does not make sense.
     pub fn resolve(self) -> Result<ServeConfig, ServerError> {
-        self.read()?.checked()
+        self.read_whole()?.checked()
     }
 
     /// As [`ServeArgs::resolve`], but there need not be any store.
@@ -36,27 +39,36 @@ impl ServeArgs {
     /// # Errors
     /// As [`ServeArgs::resolve`].
     pub fn resolve_settings(self) -> Result<ServeConfig, ServerError> {
-        let mut config = self.read()?;
+        let mut config = self.read_whole()?;
         first(config.check_values())?;
         Ok(config)
     }
 
-    /// The configuration as it is given, not checked yet.
+    fn read_whole(self) -> Result<ServeConfig, ServerError> {
+        let (config, wrong) = self.read()?;
+        first(wrong.into_iter().map(|(_, error)| error).collect())?;
+        Ok(config)
+    }
+
+    /// The configuration as it is given, not checked yet, and the keys of the file that are wrong.
     ///
     /// # Errors
-    /// A file that cannot be read or parsed.
-    pub(crate) fn read(self) -> Result<ServeConfig, ServerError> {
-        let mut config = match &self.config {
-            Some(path) => ServeConfig::of_file(path)?,
-            None => ServeConfig::default(),
+    /// A file that cannot be read, or that is not TOML.
+    pub(crate) fn read(self) -> Result<(ServeConfig, WrongKeys), ServerError> {
+        let (mut config, wrong) = match &self.config {
+            Some(path) => ServeConfig::read_file(path)?,
+            None => (ServeConfig::default(), Vec::new()),
         };
         if let Some(given) = &self.given.0 {
             let laid_over = config.update_from_arg_matches(given);
             laid_over.map_err(|error| ServerError::Argument(error.to_string()))?;
         }
-        Ok(config)
+        Ok((config, wrong))
     }
 }
+
+/// Keys that cannot be used, and why.
+pub(crate) type WrongKeys = Vec<(String, ServerError)>;
 
 impl ServeConfig {
     /// A configuration from a TOML file, not checked yet.
@@ -64,17 +76,34 @@ impl ServeConfig {
     /// # Errors
     /// The file cannot be read or parsed; the message names the line.
     pub fn of_file(path: &Path) -> Result<Self, ServerError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ServerError::ConfigRead {
-            path: path.to_owned(),
-            source,
-        })?;
-        toml::from_str(&text).map_err(|error| ServerError::ConfigParse {
+        let (config, wrong) = Self::read_file(path)?;
+        first(wrong.into_iter().map(|(_, error)| error).collect())?;
+        Ok(config)
+    }
+
+    /// The keys of a file that can be used, and the others.
+    fn read_file(path: &Path) -> Result<(Self, WrongKeys), ServerError> {
+        let text = files::read_settings(path)?;
+        let unread = |error: toml::de::Error| ServerError::ConfigParse {
             path: path.to_owned(),
             line: error
                 .span()
                 .map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
             why: error.message().replace('\n', " "),
-        })
+        };
+        let table = DeTable::parse(&text).map_err(unread)?;
+        let span = table.span();
+        let read = |table| Self::deserialize(Deserializer::from(Spanned::new(span.clone(), table)));
+        let (mut good, mut wrong) = (DeTable::new(), Vec::new());
+        for (key, value) in table.into_inner() {
+            // Each alone: serde stops at the first that is wrong.
+            let alone = DeTable::from_iter([(key.clone(), value.clone())]);
+            match read(alone) {
+                Ok(_) => drop(good.insert(key, value)),
+                Err(error) => wrong.push((key.get_ref().to_string(), unread(error))),
+            }
+        }
+        Ok((read(good).map_err(unread)?, wrong))
     }
 }
 

@@ -34,16 +34,11 @@ pub fn settings() -> Vec<Setting> {
 /// All settings as rows of a table.
 #[must_use]
 pub fn markdown() -> String {
-    let mut table =
-        String::from("| key | variable | value | default | meaning |\n|---|---|---|---|---|\n");
+    let mut table = String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
     for setting in settings() {
         let key = match NOT_KEYS.contains(&setting.key.as_str()) {
             true => format!("`--{}`", setting.key),
             false => format!("`{}`", setting.key),
-        };
-        let variable = match setting.variable.as_str() {
-            "" => String::new(),
-            variable => format!("`{variable}`"),
         };
         let default = match setting.default.as_str() {
             "" => String::new(),
@@ -51,10 +46,7 @@ pub fn markdown() -> String {
         };
         let (value, meaning) = (setting.value.replace('|', "\\|"), &setting.meaning);
         // Writing to a text cannot fail.
-        let _ = writeln!(
-            table,
-            "| {key} | {variable} | {value} | {default} | {meaning} |"
-        );
+        let _ = writeln!(table, "| {key} | {value} | {default} | {meaning} |");
     }
     table
 }
@@ -96,13 +88,13 @@ fn value(arg: &Arg) -> String {
     match name {
         _ if !choices.is_empty() => choices.join(", "),
         "BOOL" => "`true`, `false`".to_owned(),
-        "SIZE" => "bytes, also as `64M`".to_owned(),
-        "TIME" => "time, as `5ms`".to_owned(),
-        "TIME|auto" => "time, as `5ms`, or `auto`".to_owned(),
+        "SIZE" => "size".to_owned(),
+        "TIME" => "time".to_owned(),
+        "TIME|auto" => "time or `auto`".to_owned(),
         "SECONDS" => "seconds".to_owned(),
         "HOURS" => "hours".to_owned(),
         "N" => "number".to_owned(),
-        "MODE" => "octal, as `\"660\"`".to_owned(),
+        "MODE" => "octal".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -37,7 +37,14 @@ impl ServeConfig {
                 .collect(),
             ports: collector
                 .iter()
-                .map(|url| url.port_u16().unwrap_or(80))
+                .map(|url| {
+                    let usual = if url.scheme_str() == Some("https") {
+                        443
+                    } else {
+                        80
+                    };
+                    url.port_u16().unwrap_or(usual)
+                })
                 .collect(),
             names: host.is_some_and(is_name),
             ..Reach::default()

@@ -19,7 +19,8 @@ use super::values::{
 #[derive(Args, Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeConfig {
-    /// A store to serve; repeat for more (in the environment separated by ';')
+    /// A store to serve: a block device, a file, or uuid:UUID for the block device that has it; repeat
+    /// for more (in the environment separated by ';')
     #[arg(
         long = "store",
         value_name = "NAME=PATH",
@@ -32,15 +33,14 @@ pub struct ServeConfig {
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_LISTEN", value_parser = address)]
     #[serde(deserialize_with = "address_in_file")]
     pub listen: SocketAddr,
-    /// Address for the web page, /metrics, /livez, /readyz and /healthz; port 0: any free one
+    /// Address for the page, /metrics, /livez, /readyz and /healthz; port 0: any free one
     #[arg(long, value_name = "ADDR:PORT", env = "LUMPSCOPE_METRICS_LISTEN", value_parser = address)]
     #[serde(deserialize_with = "address_in_file")]
     pub metrics_listen: SocketAddr,
-    /// Allow addresses that other machines can reach without TLS and a login
+    /// Allow remote addresses without TLS and a login
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_ALLOW_REMOTE", action = ArgAction::Set)]
     pub allow_remote: bool,
-    /// Serve gRPC on this UNIX socket, too; any process that can open it has full access, without a
-    /// token
+    /// Also serve gRPC on this UNIX socket; whoever can open it has full access
     #[arg(long, value_name = "PATH", env = "LUMPSCOPE_UNIX_SOCKET")]
     #[serde(serialize_with = "shown")]
     pub unix_socket: Option<PathBuf>,
@@ -55,11 +55,15 @@ pub struct ServeConfig {
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_KEY")]
     #[serde(serialize_with = "shown")]
     pub tls_key: Option<PathBuf>,
-    /// CA certificates for clients, PEM: clients must then have a certificate signed by one of them
+    /// CA certificates for clients, PEM; clients then need a certificate signed by one of them
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CA")]
     #[serde(serialize_with = "shown")]
     pub tls_client_ca: Option<PathBuf>,
-    /// TOML file of the accepted tokens and their rights; every request over TCP then needs a token
+    /// Revocation lists (CRL) of these CAs, PEM, one for each CA: the certificates in them are refused
+    #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TLS_CLIENT_CRL")]
+    #[serde(serialize_with = "shown")]
+    pub tls_client_crl: Option<PathBuf>,
+    /// TOML file of tokens and their rights; requests over TCP then need one
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_TOKENS")]
     #[serde(serialize_with = "shown")]
     pub tokens: Option<PathBuf>,
@@ -67,25 +71,24 @@ pub struct ServeConfig {
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_RELOAD_INTERVAL", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub reload_interval: Duration,
-    /// Most connections open at a time; further ones wait to be accepted
+    /// Maximum number of open connections; others wait to be accepted
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_CONNECTIONS")]
     pub max_connections: usize,
-    /// Most calls under way at a time on one connection
+    /// Maximum number of concurrent calls on one connection
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_STREAMS")]
     pub max_streams: u32,
-    /// Most bytes of the headers of one call
+    /// Maximum size of the headers of one call
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_HEADER_BYTES")]
     pub max_header_bytes: Size,
     /// Close a connection after this time without a call; 0: never
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IDLE_TIMEOUT", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub idle_timeout: Duration,
-    /// Close a connection whose handshakes take longer than this
+    /// Time limit of a connection's handshakes
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_HANDSHAKE_TIMEOUT", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub handshake_timeout: Duration,
-    /// Abandon a body that moves fewer bytes a second than this on average, after body-timeout; 0:
-    /// no limit
+    /// Minimum average rate of a body in bytes per second, after body-timeout; 0: none
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MIN_RATE")]
     pub min_rate: Size,
     /// Bytes a client may send ahead on one call, HTTP/2 flow control
@@ -94,25 +97,25 @@ pub struct ServeConfig {
     /// Bytes a client may send ahead on one connection, HTTP/2 flow control
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_CONNECTION_WINDOW")]
     pub connection_window: Size,
-    /// Memory of all HTTP/2 connections for what clients send ahead, for frames and for calls under
-    /// way; further connections get smaller windows
+    /// Memory of all HTTP/2 connections: windows, frames and calls in flight; when it is used up, further
+    /// connections get smaller windows
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_CONNECTION_MEMORY")]
     pub connection_memory: Size,
     /// Largest HTTP/2 frame a client may send, 16K to 8M
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_FRAME_SIZE")]
     pub frame_size: Size,
-    /// Longest wait for requests under way when the service stops or a store is removed
+    /// Time that requests in flight get when the service stops or a store is removed
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_DRAIN_TIMEOUT", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub drain_timeout: Duration,
     /// Switch to this user once the devices are open and the probes attached
     #[arg(long, value_name = "USER[:GROUP]", env = "LUMPSCOPE_USER")]
     pub user: Option<String>,
-    /// Keep all capabilities: stores can then be added that only root can open
+    /// Keep all capabilities, e.g. to add stores that only root can open
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_KEEP_PRIVILEGES", action = ArgAction::Set)]
     pub keep_privileges: bool,
-    /// Folder or device from which stores can be added while the service runs; repeat for more;
-    /// without: any folder of / that was there at the start, but those of the system
+    /// Folder or device from which stores can be added later; repeat for more; without: any folder of /
+    /// at start, except those of the system
     #[arg(
         long,
         value_name = "PATH",
@@ -120,7 +123,7 @@ pub struct ServeConfig {
         value_delimiter = ';'
     )]
     pub add_store_from: Vec<PathBuf>,
-    /// Refuse to start when a store cannot be opened, instead of serving the others
+    /// Refuse to start if a store cannot be opened
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_REQUIRE_ALL_STORES", action = ArgAction::Set)]
     pub require_all_stores: bool,
     /// Do not observe the disks
@@ -130,44 +133,39 @@ pub struct ServeConfig {
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_PROBE_OBJECT")]
     #[serde(serialize_with = "shown")]
     pub probe_object: Option<PathBuf>,
-    /// Hand out one in this many completed block requests as an event, for attribution,
-    /// explanations and live views; all are counted in any case; 1: each; 0: none by chance
+    /// Hand out one in this many completed block requests as an event, for explanations and live views;
+    /// all are counted; 1: each; 0: none
     #[arg(long, value_name = "N", env = "LUMPSCOPE_EVENT_ONE_IN")]
     pub event_one_in: u32,
-    /// Also hand out each block request that took at least this long from queued to completed; 0s:
-    /// no such rule
+    /// Also hand out block requests that took at least this long; 0s: off
     #[arg(long, value_name = "TIME", env = "LUMPSCOPE_EVENT_SLOWER_THAN")]
     pub event_slower_than: Span,
-    /// Pin the probes' maps in this folder of a bpffs, for bpftool; they are unpinned at the end
+    /// Pin the probes' maps in this folder of a bpffs, for bpftool
     #[arg(long, value_name = "DIR", env = "LUMPSCOPE_PIN_MAPS")]
     #[serde(serialize_with = "shown")]
     pub pin_maps: Option<PathBuf>,
-    /// Send traces to the OpenTelemetry collector at this http://HOST:PORT, with OTLP over gRPC
+    /// Send traces to the OpenTelemetry collector at this http:// or https:// HOST:PORT (OTLP over gRPC)
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
-    /// Link of the web page for a trace: a URL of Jaeger or Grafana with {trace_id} in it
+    /// Link of the page to a trace: a URL of Jaeger or Grafana with {trace_id} in it
     #[arg(long, value_name = "URL", env = "LUMPSCOPE_TRACE_URL")]
     pub trace_url: Option<String>,
-    /// Share of requests that are traced by chance, 0 to 1; requests whose client asks for it, slow
-    /// ones and ones that fail by the service's fault are always traced
+    /// Share of requests traced by chance, 0 to 1; slow and failed requests, and those whose client asks,
+    /// are always traced
     #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]
     pub trace_ratio: f64,
-    /// Trace every request that takes at least this long; auto: 50ms where the store's disk says that
-    /// it has no arm, else 100ms
+    /// Trace every request that takes at least this long; auto: 50ms on a disk without an arm, else 100ms
     #[arg(long, value_name = "TIME|auto", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
     pub trace_slower_than: SlowerThan,
-    /// Keep the last minute of events, and write it to a file in this folder when a request or an I/O
-    /// takes flight-slower-than, a block request fails or the condition of an alert begins to hold;
-    /// `lumpscope explain --replay FILE` reads it
+    /// Write the last minute of events to a file in this folder when a request or an I/O takes
+    /// flight-slower-than, a block request fails or an alert's condition begins to hold
     #[arg(long, value_name = "DIR", env = "LUMPSCOPE_FLIGHT_RECORDER")]
     pub flight_recorder: Option<PathBuf>,
-    /// Write the last minute of events when a request or an I/O takes at least this long; auto: 2s where
-    /// the store's disk says that it has no arm, else 5s
+    /// See flight-recorder; auto: 2s on a disk without an arm, else 5s
     #[arg(long, value_name = "TIME|auto", env = "LUMPSCOPE_FLIGHT_SLOWER_THAN")]
     pub flight_slower_than: SlowerThan,
-    /// Policy when another process opens a store's block device for writing: off, audit (count and
-    /// report) or deny, where the kernel can (`lumpscope doctor`); NAME=POLICY: for this store;
-    /// repeat for more
+    /// When another process opens a store's block device for writing: off, audit (count and report) or
+    /// deny; NAME=POLICY: for this store; repeat for more
     #[arg(
         long,
         value_name = "[NAME=]POLICY",
@@ -175,37 +173,34 @@ pub struct ServeConfig {
         value_delimiter = ';'
     )]
     pub guard: Vec<GuardRule>,
-    /// Count the runs of the probes and their time, which costs every run of every BPF program of
-    /// the machine two clock reads
+    /// Count the runs of the probes and their time; costs every BPF program of the machine two clock
+    /// reads a run
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_PROGRAM_STATISTICS", action = ArgAction::Set)]
     pub program_statistics: bool,
     /// Backend of disk I/O
     #[arg(long, value_enum, env = "LUMPSCOPE_IO_BACKEND")]
     pub io_backend: IoBackendArg,
-    /// An I/O under way for longer than this hangs: the store is out of service until it has ended; 0:
-    /// never
+    /// An I/O in flight for longer than this takes its store out of service until it ends; 0: never
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_IO_TIMEOUT", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub io_timeout: Duration,
-    /// How a put becomes durable (auto: the last way on a device that says it has an arm, else the
-    /// second): its data and a flush, then its record and a flush; or both and one flush, and after a
-    /// power cut opening checks the data of the last puts; or its data behind that of the put before
-    /// and a flush, records follow, and opening looks for puts without one
+    /// How a put becomes durable. runs: its data behind that of the put before and one flush; records
+    /// follow, and after a power cut opening looks for puts without one. ordered: its data and a
+    /// flush, then its record and a flush, so that CannyLS can open the store after a power cut, too
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
     pub commit: CommitArg,
-    /// Most I/Os that a store has in flight at its disk; where it has no arm, gets of more than 128
-    /// KiB begin while less than 4 MiB of them are being read, puts while less than 8 MiB of them
-    /// are being written, not counting what has been under way for 10 ms
+    /// Maximum number of I/Os in flight at a store's disk; without an arm, large gets begin only below
+    /// 4 MiB, puts below 8 MiB in flight
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_DEPTH")]
     pub queue_depth: usize,
-    /// Most requests waiting in a store before it answers UNAVAILABLE
+    /// Maximum number of requests waiting in a store; beyond it answers UNAVAILABLE
     #[arg(long, value_name = "N", env = "LUMPSCOPE_QUEUE_LIMIT")]
     pub queue_limit: usize,
     /// Order of waiting requests
     #[arg(long, value_enum, env = "LUMPSCOPE_QUEUE_POLICY")]
     pub queue_policy: QueuePolicyArg,
-    /// For the policy position: most younger requests that may start before a waiting one [default:
-    /// half of queue-limit]
+    /// Policy position: maximum number of younger requests that start before a waiting one [default: half
+    /// of queue-limit]
     #[arg(long, value_name = "N", env = "LUMPSCOPE_MAX_OVERTAKES")]
     pub max_overtakes: Option<u32>,
     /// A store is overloaded when this many requests wait for overload-after; more than
@@ -216,40 +211,37 @@ pub struct ServeConfig {
     #[arg(long, value_name = "SECONDS", env = "LUMPSCOPE_OVERLOAD_AFTER", value_parser = Whole::<1>::parse)]
     #[serde(with = "Whole::<1>")]
     pub overload_after: Duration,
-    /// Memory of each store for lumps that are put or read: at least put-memory and get-memory
-    /// together
+    /// Memory of each store for lumps; at least put-memory and get-memory together
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_BUFFER_BUDGET")]
     pub buffer_budget: Size,
-    /// Bytes a second that each store's scrubber reads to find damage; 0: off
+    /// Rate limit of each store's scrubber in bytes per second; 0: off
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_SCRUB_RATE")]
     pub scrub_rate: Size,
-    /// Time from the start of one pass of a scrubber to the start of the next
+    /// Time between the starts of two passes of a scrubber
     #[arg(long, value_name = "HOURS", env = "LUMPSCOPE_SCRUB_INTERVAL", value_parser = Whole::<3600>::parse)]
     #[serde(with = "Whole::<3600>")]
     pub scrub_interval: Duration,
-    /// Bytes a second that each store's journal garbage collection reads and writes; exceeded when
-    /// the journal is nearly full; 0: no limit
+    /// Rate limit of each store's journal collection in bytes per second, exceeded when the journal is
+    /// nearly full; 0: none
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GC_RATE")]
     pub gc_rate: Size,
-    /// Journal records after which a store writes a checkpoint of its index, so that it opens
-    /// quickly; 0: never
+    /// Journal records between two checkpoints of a store's index; 0: no checkpoints
     #[arg(long, value_name = "N", env = "LUMPSCOPE_CHECKPOINT_RECORDS")]
     pub checkpoint_records: u64,
-    /// Open damaged stores without their lost parts, repair them, and log the losses: use it once,
-    /// after `lumpscope inspect --salvage` has listed them
+    /// Open damaged stores without their lost parts, repair them, and log the losses; first see
+    /// `lumpscope check --salvage --quick`
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_SALVAGE", action = ArgAction::Set)]
     pub salvage: bool,
     /// Meaning of "acknowledged" for requests that do not set it
     #[arg(long, value_enum, env = "LUMPSCOPE_DURABILITY")]
     pub durability: DurabilityArg,
-    /// Memory for lumps that are being put, all clients together; further puts wait [default: 256M]
+    /// Memory for lumps being put, all stores; further puts wait [default: 256M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_PUT_MEMORY")]
     pub put_memory: Option<Size>,
-    /// Memory of each store for lumps that are being read or sent, all clients together; further
-    /// gets wait [default: 256M]
+    /// Memory of each store for lumps being read or sent; further gets wait [default: 256M]
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_GET_MEMORY")]
     pub get_memory: Option<Size>,
-    /// Largest gRPC message accepted; a body may have any number of them
+    /// Largest gRPC message; a body may have any number of them
     #[arg(long, value_name = "SIZE", env = "LUMPSCOPE_MAX_MESSAGE")]
     pub max_message: Size,
     /// Abandon a put whose client sends nothing for this long
@@ -288,7 +280,7 @@ pub struct ServeConfig {
     /// Format of the log on stderr
     #[arg(long, value_enum, env = "LUMPSCOPE_LOG_FORMAT")]
     pub log_format: LogFormat,
-    /// Filter of the log, as "info" or "lumpscope=debug,warn"
+    /// Filter of the log, e.g. "info" or "lumpscope=debug,warn"
     #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
     pub log: String,
     /// How often the page makes frames. Not a setting: only tests change it.
@@ -312,6 +304,7 @@ impl Default for ServeConfig {
             tls_cert: None,
             tls_key: None,
             tls_client_ca: None,
+            tls_client_crl: None,
             tokens: None,
             reload_interval: seconds(10),
             max_connections: 2048,

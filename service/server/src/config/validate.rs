@@ -1,7 +1,9 @@
 //! Checks of a configuration: values that follow from others are filled in, and each problem is
 //! named with its key and remedy.
 
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use lumpscope_units::Size;
@@ -11,6 +13,11 @@ use crate::error::ServerError;
 
 /// Longest that can be configured for requests under way at the end.
 const MAX_DRAIN: Duration = Duration::from_mins(10);
+/// Variables of OpenTelemetry with what the collector asks for, tokens among it.
+const HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+];
 /// In a URL of traces: the place of the id.
 const TRACE_ID: &str = "{trace_id}";
 
@@ -18,19 +25,40 @@ const TRACE_ID: &str = "{trace_id}";
 #[derive(Default)]
 pub(crate) struct Problems(Vec<ServerError>);
 
+/// True: what is sent to this host stays on this machine.
+fn is_here(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// The first problem, if there is any.
 pub(super) fn first(problems: Vec<ServerError>) -> Result<(), ServerError> {
     problems.into_iter().next().map_or(Ok(()), Err)
 }
 
 impl Problems {
-    /// Notes a value that is not as it must be.
-    fn unless(&mut self, good: bool, key: &'static str, value: impl ToString, want: impl ToString) {
+    /// Notes an invalid value, and what to use instead.
+    fn unless(&mut self, good: bool, key: &'static str, value: impl ToString, want: impl Display) {
+        self.refuse(good, key, value, || format!("invalid; use {want}"));
+    }
+
+    /// Notes a value that is out of its range.
+    fn within(&mut self, good: bool, key: &'static str, value: impl ToString, range: impl Display) {
+        self.refuse(good, key, value, || format!("out of range ({range})"));
+    }
+
+    fn refuse(
+        &mut self,
+        good: bool,
+        key: &'static str,
+        value: impl ToString,
+        why: impl FnOnce() -> String,
+    ) {
         if !good {
             self.0.push(ServerError::BadValue {
                 key,
                 value: value.to_string(),
-                want: want.to_string(),
+                why: why(),
             });
         }
     }
@@ -56,16 +84,18 @@ impl ServeConfig {
     /// Every problem but those of the stores.
     pub(super) fn check_values(&mut self) -> Vec<ServerError> {
         let mut problems = Problems::default();
-        self.fill();
+        self.drop_empty();
         self.check_addresses(&mut problems);
         self.check_urls(&mut problems);
         self.check_domains(&mut problems);
         self.check_numbers(&mut problems);
         self.check_sizes(&mut problems);
+        self.fill();
         problems.0
     }
 
-    /// Settles everything that follows from other values.
+    /// Settles everything that follows from other values, after the checks: what nobody wrote is no
+    /// problem.
     fn fill(&mut self) {
         self.put_memory = Some(self.put_memory());
         self.get_memory = Some(self.get_memory());
@@ -73,7 +103,10 @@ impl ServeConfig {
         // Numbers of a TOML file have 63 bits.
         self.overload_threshold = Some(self.overload_threshold().min(usize::MAX >> 1));
         self.checkpoint_records = self.checkpoint_records.min(u64::MAX >> 1);
-        // A variable that is set to nothing sets nothing.
+    }
+
+    /// A variable that is set to nothing sets nothing.
+    fn drop_empty(&mut self) {
         self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
             &mut self.s3_store,
@@ -126,6 +159,10 @@ impl ServeConfig {
         if let Some(missing) = missing {
             problems.0.push(ServerError::TlsIncomplete { missing });
         }
+        let good = self.tls_client_crl.is_none() || self.tls_client_ca.is_some();
+        let want = "it with tls-client-ca, whose certificates it revokes";
+        let given = self.tls_client_crl.as_deref().unwrap_or(Path::new(""));
+        problems.unless(good, "tls-client-crl", given.display(), want);
         let tls = self.tls();
         let known = |ca: bool| self.tokens.is_some() || ca;
         let safe = tls
@@ -143,8 +180,8 @@ impl ServeConfig {
             }
         }
         let good = self.s3_listen.is_none() || self.s3_credentials.is_some();
-        let want = "the file of access keys, which s3-listen needs";
-        problems.unless(good, "s3-credentials", "", want);
+        let want = "a file of access keys, which s3-listen needs";
+        problems.unless(good, "s3-credentials", "no file", want);
     }
 
     fn check_urls(&self, problems: &mut Problems) {
@@ -154,12 +191,26 @@ impl ServeConfig {
             host.then_some(url)
         };
         if let Some(given) = &self.otlp_endpoint {
-            let good = parsed(given).is_some_and(|url| {
-                url.scheme_str() == Some("http") && matches!(url.path(), "" | "/")
-            });
-            let want = "http://HOST:PORT; a collector that wants TLS is reached through one beside \
-                        this service";
-            problems.unless(good, "otlp-endpoint", given, want);
+            let url = parsed(given).filter(|url| matches!(url.path(), "" | "/"));
+            let scheme = url.as_ref().and_then(http::Uri::scheme_str);
+            let good = matches!(scheme, Some("http" | "https"));
+            problems.unless(
+                good,
+                "otlp-endpoint",
+                given,
+                "http://HOST:PORT or https://HOST:PORT",
+            );
+            let host = url.as_ref().and_then(http::Uri::host).unwrap_or_default();
+            let variable = HEADERS
+                .into_iter()
+                .find(|name| std::env::var_os(name).is_some());
+            if let (Some("http"), false, Some(variable)) = (scheme, is_here(host), variable) {
+                problems.0.push(ServerError::TokenInClear {
+                    key: "otlp-endpoint",
+                    url: given.clone(),
+                    variable,
+                });
+            }
         }
         if let Some(given) = &self.trace_url {
             let url = given.replace(TRACE_ID, "0af7651916cd43dd8448eb211c80319c");
@@ -172,19 +223,14 @@ impl ServeConfig {
 
     fn check_numbers(&self, problems: &mut Problems) {
         let good = (0.0..=1.0).contains(&self.trace_ratio);
-        problems.unless(
-            good,
-            "trace-ratio",
-            self.trace_ratio,
-            "a number from 0 to 1",
-        );
+        problems.within(good, "trace-ratio", self.trace_ratio, "0 to 1");
         for (key, value, most) in [
             ("queue-depth", self.queue_depth, 4096),
             ("queue-limit", self.queue_limit, 1 << 20),
             ("max-connections", self.max_connections, 1 << 20),
             ("max-streams", self.max_streams as usize, 1 << 16),
         ] {
-            problems.unless(
+            problems.within(
                 (1..=most).contains(&value),
                 key,
                 value,
@@ -213,15 +259,22 @@ impl ServeConfig {
                 "at least 1 second",
             ),
         ] {
-            problems.unless(!zero, key, 0, want);
+            problems.within(!zero, key, 0, want);
         }
         let drain = self.drain_timeout;
         let (good, want) = (drain <= MAX_DRAIN, "0 to 600 seconds");
-        problems.unless(good, "drain-timeout", drain.as_secs(), want);
+        problems.within(good, "drain-timeout", drain.as_secs(), want);
     }
 
     fn check_sizes(&self, problems: &mut Problems) {
-        let (put, get, budget) = (self.put_memory(), self.get_memory(), self.buffer_budget);
+        let budget = self.buffer_budget;
+        let given = [
+            ("put-memory", self.put_memory, 1 << 20, 1 << 40),
+            ("get-memory", self.get_memory, 1 << 20, 1 << 40),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(key, size, least, most)| Some((key, size?, least, most)));
         for (key, size, least, most) in [
             ("max-header-bytes", self.max_header_bytes, 1 << 10, 1 << 20),
             ("stream-window", self.stream_window, 64 << 10, 1 << 30),
@@ -242,17 +295,22 @@ impl ServeConfig {
             ("s3-max-body", self.s3_max_body, 1 << 20, 5 << 30),
             // A lump of the largest size must fit.
             ("buffer-budget", budget, 256 << 20, 1 << 40),
-            ("put-memory", put, 1 << 20, 1 << 40),
-            ("get-memory", get, 1 << 20, 1 << 40),
-        ] {
-            let want = format!("a size from {} to {}", Size(least), Size(most));
-            problems.unless((least..=most).contains(&size.0), key, size, want);
+        ]
+        .into_iter()
+        .chain(given)
+        {
+            let want = format!("{} to {}", Size(least), Size(most));
+            problems.within((least..=most).contains(&size.0), key, size, want);
         }
         // A store must have room for what the service lets in: puts get three quarters of its buffers.
-        let want = "at most three quarters of buffer-budget, which must hold what is let in";
-        problems.unless(put.0 <= budget.0 - budget.0 / 4, "put-memory", put, want);
-        let want = "at most what put-memory leaves of buffer-budget";
-        let good = get.0 <= budget.0.saturating_sub(put.0);
-        problems.unless(good, "get-memory", get, want);
+        let most = budget.0 - budget.0 / 4;
+        if let Some(put) = self.put_memory.filter(|put| put.0 > most) {
+            problems.within(false, "put-memory", put, "at most 3/4 of buffer-budget");
+        }
+        let rest = budget.0.saturating_sub(self.put_memory().0);
+        if let Some(get) = self.get_memory.filter(|get| get.0 > rest) {
+            let want = "at most buffer-budget less put-memory";
+            problems.within(false, "get-memory", get, want);
+        }
     }
 }

@@ -7,18 +7,40 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use lumpscope_engine::format::label;
+use lumpscope_engine::guard;
 use lumpscope_engine::{CommitMode, Durability, IoBackendChoice, QueuePolicy};
 use lumpscope_observer::GuardPolicy;
 use lumpscope_units::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use uuid::Uuid;
 
-/// A store to serve: `NAME=PATH`.
+/// What a store's place begins with when it is named by the UUID of its image.
+const UUID: &str = "uuid:";
+
+/// A store to serve: `NAME=PATH` or `NAME=uuid:UUID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
     /// The name in requests, metrics and logs.
     pub name: String,
-    /// Block device or file.
+    /// Block device or file; of a store that is named by its UUID, no path until it is found.
     pub path: PathBuf,
+    /// UUID that its image must have.
+    pub uuid: Option<Uuid>,
+}
+
+impl StoreSpec {
+    /// The same with the path of the block device that has the image, if it is named by its UUID.
+    ///
+    /// # Errors
+    /// No device has it, or several have; the text says which.
+    pub fn found(&self) -> Result<Self, String> {
+        let mut spec = self.clone();
+        if let Some(uuid) = self.uuid.filter(|_| self.path.is_relative()) {
+            spec.path = guard::find_image(uuid)?;
+        }
+        Ok(spec)
+    }
 }
 
 impl FromStr for StoreSpec {
@@ -28,25 +50,30 @@ impl FromStr for StoreSpec {
         let (name, path) = text
             .split_once('=')
             .ok_or_else(|| format!("{text:?} has no '=': write NAME=PATH, as disk1=/dev/sdb"))?;
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(good) {
-            return Err(format!(
-                "{name:?} is no store name: use 1 to 64 letters, digits, '-', '_' or '.'"
-            ));
+        if !label::is_name(name) {
+            return Err(label::wrong_name(name));
         }
         if path.is_empty() {
             return Err(format!("store {name:?} has no path: write {name}=PATH"));
         }
+        let uuid = path.strip_prefix(UUID).map(|uuid| {
+            let uuid = Uuid::parse_str(uuid);
+            uuid.map_err(|error| format!("store {name:?}: {path:?} is no UUID: {error}"))
+        });
         Ok(Self {
             name: name.to_owned(),
             path: PathBuf::from(path),
+            uuid: uuid.transpose()?,
         })
     }
 }
 
 impl fmt::Display for StoreSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, self.path.display())
+        match self.uuid {
+            Some(uuid) => write!(f, "{}={UUID}{uuid}", self.name),
+            None => write!(f, "{}={}", self.name, self.path.display()),
+        }
     }
 }
 
@@ -232,25 +259,20 @@ pub enum S3Etag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CommitArg {
-    /// `runs` on a device that says it has an arm, else `checked`.
+    /// The data, one put behind the other, then one flush; records follow, many at a time. After a
+    /// power cut opening looks for puts without a record in at most 32 MiB.
     #[default]
-    Auto,
-    /// The data and a flush, then the record and a flush.
-    Ordered,
-    /// Data and record, then one flush; after a power cut opening checks the data of the last puts.
-    Checked,
-    /// The data, one put behind the other, then one flush; records follow, many at a time. For disks
-    /// with an arm; after a power cut opening looks for puts without a record in at most 32 MiB.
     Runs,
+    /// The data and a flush, then the record and a flush: for stores that CannyLS must be able to
+    /// open after a power cut.
+    Ordered,
 }
 
 impl From<CommitArg> for CommitMode {
     fn from(arg: CommitArg) -> Self {
         match arg {
-            CommitArg::Auto => Self::Auto,
-            CommitArg::Ordered => Self::Ordered,
-            CommitArg::Checked => Self::Checked,
             CommitArg::Runs => Self::Runs,
+            CommitArg::Ordered => Self::Ordered,
         }
     }
 }

@@ -271,6 +271,11 @@ async fn attend<F, Served>(
         () = told(stopped.clone()) => return,
         outcome = let_in => outcome.unwrap_or(Err(handshake::Refused::TooSlow)),
     };
+    // A session that is taken up again has the certificate of then, which the handshake did not check.
+    let outcome = outcome.and_then(|let_in| match entrance.reloader.verify(connection) {
+        Ok(()) => Ok(let_in),
+        Err(error) => Err(handshake::Refused::Certificate(io::Error::other(error))),
+    });
     let (stream, first) = match outcome {
         Ok(let_in) => let_in,
         Err(refused) => {
@@ -290,6 +295,7 @@ async fn attend<F, Served>(
         tokio::select! {
             () = told(stopped) => {}
             () = idle(connection, &entrance) => {}
+            () = withdrawn(connection, &entrance) => {}
             _ = ended => {}
         }
         drop(goodbye);
@@ -303,6 +309,15 @@ async fn attend<F, Served>(
     }
     connection.close("it had no call under way and did not leave when told to");
     served.await;
+}
+
+/// Completes when the client's certificate is not accepted any more. Calls of the connection are
+/// refused from then on, and those that go on for ever end.
+async fn withdrawn(connection: &Connection, entrance: &Entrance) {
+    let error = entrance.reloader.withdrawn(connection).await;
+    let error = handshake::Refused::Certificate(io::Error::other(error));
+    entrance.metrics.refused(entrance.name, connection, &error);
+    connection.withdrawn().cancel();
 }
 
 /// Completes when the connection has had no call for `idle-timeout`, or for a shorter time while

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
+
+use super::tls::ClientCertificate;
 
 /// Calls without a login under way on one connection.
 const VISITS: usize = 16;
@@ -50,7 +53,8 @@ pub struct Connection {
 #[derive(Debug)]
 struct Inner {
     peer: Peer,
-    identities: OnceLock<Vec<String>>,
+    certificate: OnceLock<ClientCertificate>,
+    withdrawn: CancellationToken,
     closed: AtomicBool,
     wakers: Mutex<Wakers>,
     calls: AtomicUsize,
@@ -80,7 +84,8 @@ impl Connection {
         Self {
             inner: Arc::new(Inner {
                 peer,
-                identities: OnceLock::new(),
+                certificate: OnceLock::new(),
+                withdrawn: CancellationToken::new(),
                 closed: AtomicBool::new(false),
                 wakers: Mutex::default(),
                 calls: AtomicUsize::new(0),
@@ -120,7 +125,7 @@ impl Connection {
     /// `None`: the client has shown none.
     #[must_use]
     pub fn identities(&self) -> Option<&[String]> {
-        self.inner.identities.get().map(Vec::as_slice)
+        self.certificate().map(|shown| shown.names.as_slice())
     }
 
     /// Ends the connection at once: what reads and writes it gets an error, and with that every
@@ -203,10 +208,21 @@ impl Connection {
         }
     }
 
-    /// Remembers what the client's certificate says; only the first call counts.
-    pub(super) fn identify(&self, identities: Vec<String>) {
+    /// Remembers the client's certificate; only the first call counts.
+    pub(super) fn identify(&self, certificate: ClientCertificate) {
         // A connection has one handshake.
-        let _ = self.inner.identities.set(identities);
+        let _ = self.inner.certificate.set(certificate);
+    }
+
+    /// The certificate that the client has shown.
+    pub(super) fn certificate(&self) -> Option<&ClientCertificate> {
+        self.inner.certificate.get()
+    }
+
+    /// Cancelled when the client's certificate is not accepted any more.
+    #[must_use]
+    pub fn withdrawn(&self) -> &CancellationToken {
+        &self.inner.withdrawn
     }
 
     /// Remembers whom to wake when the connection is closed. False: it is closed already.

@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
 use super::io::{Socket, Stream};
-use super::tls;
+use super::tls::ClientCertificate;
 
 /// Beginning of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -84,7 +84,7 @@ pub(super) async fn let_in(
             let accept = TlsAcceptor::from(config).accept(socket);
             let stream = accept.await.map_err(refused)?;
             if let Some(shown) = stream.get_ref().1.peer_certificates() {
-                connection.identify(shown.first().map(tls::names).unwrap_or_default());
+                connection.identify(ClientCertificate::new(shown));
             }
             Either::Right(Box::new(stream))
         }

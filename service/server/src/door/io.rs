@@ -14,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
+use super::authority::Authority;
 use super::connection::{Connection, Direction};
 use super::handshake::First;
 
@@ -156,6 +157,8 @@ pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 pub struct Admitted {
     stream: Stream,
     first: First,
+    /// Of the calls over the UNIX socket; `None`: elsewhere, and with HTTP/1.1.
+    authority: Option<Authority>,
     /// Tells, by being dropped, that the transport has let go of the connection.
     _ends: oneshot::Sender<()>,
 }
@@ -164,11 +167,14 @@ impl Admitted {
     /// `first` is read before what is still in `stream`. The receiver ends with the connection.
     pub(super) fn new(stream: Stream, first: First) -> (Self, oneshot::Receiver<()>) {
         let (ends, ended) = oneshot::channel();
-        let admitted = Self {
+        let mut admitted = Self {
             stream,
             first,
+            authority: None,
             _ends: ends,
         };
+        let is_named = admitted.is_http1() || !admitted.connect_info().is_unix();
+        admitted.authority = (!is_named).then(Authority::default);
         (admitted, ended)
     }
 
@@ -198,7 +204,12 @@ impl AsyncRead for Admitted {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.first.bytes.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            if let Some(authority) = &mut self.authority {
+                authority.clean(&mut buffer.filled_mut()[before..]);
+            }
+            return Poll::Ready(Ok(()));
         }
         let first = self.first.bytes;
         let (now, later) = first.split_at(first.len().min(buffer.remaining()));

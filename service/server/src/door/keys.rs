@@ -29,8 +29,8 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::logins::{EndForm, is_ended};
-use super::tls::{bad as bad_file, read_secret};
 use crate::error::ServerError;
+use crate::files::{bad as bad_file, read_secret};
 
 /// Access keys in the file.
 const MAX_KEYS: usize = 1024;

@@ -33,12 +33,10 @@ use toml::Spanned;
 
 use super::caller::{Caller, Right};
 use super::connection::Connection;
-use super::tls::{bad, read};
 use crate::config::ServeConfig;
 use crate::error::ServerError;
+use crate::files::{TOO_OPEN, bad, read};
 
-/// Permissions that the file must not have: others could let themselves in.
-const TOO_OPEN: u32 = 0o022;
 /// Entries in the file, tokens and certificates each. Every request is compared with all tokens.
 const MAX_ENTRIES: usize = 1024;
 
@@ -60,6 +58,12 @@ pub enum Denied {
     /// A token that nobody has.
     #[error("the token is not one this service knows: it may be misspelt or withdrawn")]
     Unknown,
+    /// A certificate that was accepted when the connection was made.
+    #[error(
+        "the client certificate is no longer accepted: it has expired, is revoked, or its authority \
+         was removed; connect again with another one"
+    )]
+    Certificate,
 }
 
 impl Denied {
@@ -70,6 +74,7 @@ impl Denied {
             Self::Missing => "missing",
             Self::Malformed => "malformed",
             Self::Unknown => "unknown",
+            Self::Certificate => "certificate",
         }
     }
 }

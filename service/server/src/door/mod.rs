@@ -12,6 +12,7 @@
 //! loopback address too, because other users of the machine can reach it.
 
 mod accept;
+mod authority;
 mod caller;
 mod connection;
 mod crowd;
@@ -83,6 +84,27 @@ impl Door {
             (Err(denied), _) => self.metrics.login_failed(connection, denied.reason(), ""),
         }
         caller
+    }
+}
+
+/// Completes when the login of a call is in force no more, and says why.
+pub fn withdrawn(
+    caller: &Caller,
+    connection: Option<&Connection>,
+) -> impl Future<Output = Denied> + Send + use<> {
+    let caller = caller.withdrawn().clone();
+    let connection = connection.map(|connection| connection.withdrawn().clone());
+    async move {
+        let certificate = async {
+            match connection {
+                Some(certificate) => certificate.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = caller.cancelled() => Denied::Unknown,
+            () = certificate => Denied::Certificate,
+        }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use rustls::ServerConfig;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::caller::Caller;
@@ -16,12 +17,15 @@ use super::handshake::Protocol;
 use super::keys::Credentials;
 use super::logins::{Denied, Logins};
 use super::metrics::DoorMetrics;
-use super::tls::{self, Tls};
+use super::tls::{Tls, read_or_before};
 use crate::config::ServeConfig;
 use crate::error::ServerError;
+use crate::files;
 
 /// A certificate that ends within this time is warned of: a week.
 const SOON_SECONDS: i64 = 7 * 24 * 3600;
+/// The certificate of a client is checked again after this time at the latest.
+const RECHECK: Duration = Duration::from_mins(1);
 
 /// Values in force after a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,41 +40,62 @@ pub struct Reloaded {
 
 /// Holds the certificate and the logins, and reads them again when told to.
 ///
-/// All files are read and checked before any of them counts, and then all count at once: handshakes
-/// and requests that begin later use the new ones. Connections that are open keep their session.
+/// Each file is read and checked on its own: one with a mistake keeps what it said before, and the
+/// others count. Handshakes and requests that begin later use them; a connection whose client has
+/// shown a certificate is told to leave when that is not accepted any more.
 #[derive(Debug)]
 pub struct Reloader {
     config: ServeConfig,
     state: ArcSwap<State>,
     /// Digest of the files as they were just before they were last read, whatever came of it.
     seen: Mutex<[u8; 32]>,
+    /// Tells the connections of a reload.
+    reloads: watch::Sender<()>,
     metrics: Arc<DoorMetrics>,
 }
 
 #[derive(Debug)]
 struct State {
     tls: Option<Tls>,
-    logins: Logins,
+    logins: Arc<Logins>,
     s3: Arc<Credentials>,
 }
 
 impl State {
-    fn load(config: &ServeConfig) -> Result<Self, ServerError> {
-        let tls = config.tls().as_ref().map(Tls::load).transpose()?;
-        let logins = Logins::load(config)?;
+    /// Reads the files. What cannot be used is added to `wrong`, and what `before` has of it stays;
+    /// `None`: it has none.
+    fn load(
+        config: &ServeConfig,
+        before: Option<&Self>,
+        wrong: &mut Vec<ServerError>,
+    ) -> Option<Self> {
+        let tls_before = before.and_then(|before| before.tls.as_ref());
+        let tls = config.tls();
+        let tls = tls.map(|files| Tls::load(&files, tls_before, wrong));
+        let logins = Logins::load(config).map(|mut logins| {
+            if let Some(before) = before {
+                logins.keep(&before.logins);
+            }
+            Arc::new(logins)
+        });
+        let logins = read_or_before(logins, before.map(|before| before.logins.clone()), wrong);
         let s3 = config.s3_credentials.as_deref().map(Credentials::load);
-        let s3 = s3.transpose()?.unwrap_or_default();
-        Ok(Self {
-            tls,
-            logins,
-            s3: Arc::new(s3),
+        let s3 = s3.transpose().map(|s3| Arc::new(s3.unwrap_or_default()));
+        let s3 = read_or_before(s3, before.map(|before| before.s3.clone()), wrong);
+        Some(Self {
+            tls: match tls {
+                None => None,
+                Some(tls) => Some(tls?),
+            },
+            logins: logins?,
+            s3: s3?,
         })
     }
 
     fn summary(&self) -> Reloaded {
         Reloaded {
             tokens: self.logins.tokens(),
-            certificate_not_after: self.tls.as_ref().map(|tls| tls.not_after),
+            certificate_not_after: self.tls.as_ref().map(Tls::not_after),
             s3_keys: self.s3.len(),
         }
     }
@@ -83,12 +108,16 @@ impl Reloader {
     /// A file that cannot be read or used; the message names it.
     pub fn new(config: &ServeConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
         let seen = config.digest();
-        let state = State::load(config)?;
+        let mut wrong = Vec::new();
+        let Some(state) = State::load(config, None, &mut wrong) else {
+            return Err(wrong.swap_remove(0));
+        };
         warn_of_age(&state);
         Ok(Self {
             config: config.clone(),
             state: ArcSwap::from_pointee(state),
             seen: Mutex::new(seen),
+            reloads: watch::Sender::default(),
             metrics,
         })
     }
@@ -96,25 +125,29 @@ impl Reloader {
     /// Reads certificates and tokens again. Blocks for as long as reading small files does.
     ///
     /// # Errors
-    /// A file that cannot be read or used; the message names it, it is logged and counted, and
-    /// what was in force stays.
+    /// Files that cannot be read or used; each is named, logged and counted, and what it said
+    /// before stays in force. The others count all the same.
     pub fn reload(&self) -> Result<Reloaded, ServerError> {
         // One at a time. The digest first: what changes after it is found at the next look.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = self.config.digest();
-        let loaded = State::load(&self.config);
-        self.metrics.reloaded(loaded.is_ok());
-        let mut state = loaded.inspect_err(|error| {
-            error!(%error, "certificates and tokens not reloaded: the old ones stay in force");
-        })?;
-        let summary = state.summary();
-        warn_of_age(&state);
-        let before = self.state.load_full();
-        state.logins.keep(&before.logins);
-        let state = Arc::new(state);
-        self.state.store(Arc::clone(&state));
-        // Calls that begin from now on find the new list; those without an end of their own end.
-        before.logins.withdraw_unless_in(&state.logins);
+        let (before, mut wrong) = (self.state.load_full(), Vec::new());
+        let state = State::load(&self.config, Some(&before), &mut wrong);
+        self.metrics.reloaded(wrong.is_empty());
+        for error in &wrong {
+            error!(%error, "not reloaded: what this file said before stays in force");
+        }
+        if let Some(state) = state.map(Arc::new) {
+            warn_of_age(&state);
+            self.state.store(Arc::clone(&state));
+            // Calls that begin from now on find the new list; those without an end of their own end.
+            before.logins.withdraw_unless_in(&state.logins);
+            self.reloads.send_replace(());
+        }
+        if !wrong.is_empty() {
+            return Err(ServerError::NotReloaded { wrong });
+        }
+        let summary = self.in_force();
         info!(
             tokens = summary.tokens,
             certificate_not_after = summary.certificate_not_after,
@@ -186,6 +219,34 @@ impl Reloader {
         }))
     }
 
+    /// Checks the certificate that the client has shown; one that has shown none has none to check.
+    pub(super) fn verify(&self, connection: &Connection) -> Result<(), rustls::Error> {
+        let state = self.state.load();
+        match (&state.tls, connection.certificate()) {
+            (Some(tls), Some(shown)) => tls.verify(shown),
+            _ => Ok(()),
+        }
+    }
+
+    /// Completes when the certificate that the client has shown is not accepted any more: after a
+    /// reload, when it expires, and at the latest a minute after the clock was set.
+    pub(super) async fn withdrawn(&self, connection: &Connection) -> rustls::Error {
+        let Some(shown) = connection.certificate() else {
+            return std::future::pending().await;
+        };
+        let mut reloads = self.reloads.subscribe();
+        loop {
+            if let Err(error) = self.verify(connection) {
+                return error;
+            }
+            // The second in which it ends is the last in which it counts.
+            let left = u64::try_from(seconds_left(shown.not_after)).unwrap_or(0) + 1;
+            // Either ends the wait: a reload, or the time.
+            let _ = tokio::time::timeout(RECHECK.min(Duration::from_secs(left)), reloads.changed())
+                .await;
+        }
+    }
+
     /// Caller of a request with these headers.
     pub(crate) fn caller(
         &self,
@@ -194,6 +255,9 @@ impl Reloader {
     ) -> Result<Caller, Denied> {
         if connection.is_some_and(Connection::is_unix) {
             return Ok(Caller::anybody("unix socket"));
+        }
+        if connection.is_some_and(|connection| connection.withdrawn().is_cancelled()) {
+            return Err(Denied::Certificate);
         }
         self.state.load().logins.caller(connection, headers)
     }
@@ -205,7 +269,7 @@ impl ServeConfig {
     fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for path in self.reloaded() {
-            let bytes = tls::read(path, None);
+            let bytes = files::read(path, None);
             let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
             hasher.update(mode.to_le_bytes());
             match bytes {
@@ -220,10 +284,7 @@ impl ServeConfig {
 /// Says it when clients will not accept the certificate, or soon will not.
 fn warn_of_age(state: &State) {
     let Some(tls) = &state.tls else { return };
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let left = tls.not_after - i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let left = seconds_left(tls.not_after());
     if left < 0 {
         warn!(
             seconds = -left,
@@ -232,6 +293,14 @@ fn warn_of_age(state: &State) {
     } else if left < SOON_SECONDS {
         warn!(seconds = left, "the certificate expires soon: replace it");
     }
+}
+
+/// Seconds until a time in seconds since 1970; negative: since then.
+fn seconds_left(until: i64) -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    until.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,58 +1,92 @@
 //! Certificates and keys: from PEM files to what rustls serves with.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::config::TlsFiles;
 use crate::error::ServerError;
+use crate::files::{bad, read, read_secret};
 
-/// No file of the door is larger.
-const MAX_FILE: u64 = 4 << 20;
-/// Permissions that a secret must not have: its group may read it, nobody else.
-const TOO_OPEN_KEY: u32 = 0o027;
-
-/// TLS configuration for each protocol, and the end of its validity.
+/// TLS configuration for each protocol, and the files that it is made from.
 #[derive(Debug)]
 pub(super) struct Tls {
     pub(super) grpc: Arc<ServerConfig>,
     pub(super) http: Arc<ServerConfig>,
-    /// End of the certificate's validity, in seconds since 1970.
-    pub(super) not_after: i64,
+    /// Checks the certificates of clients; `None`: they need none.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    identity: Identity,
+    authorities: Option<Arc<RootCertStore>>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+/// The certificate of the service, with its key.
+#[derive(Clone, Debug)]
+struct Identity {
+    shown: Arc<SingleCertAndKey>,
+    /// End of its validity, in seconds since 1970.
+    not_after: i64,
+}
+
+/// The value that was read, or else the one before. What is wrong is added to `wrong`.
+pub(super) fn read_or_before<T>(
+    read: Result<T, ServerError>,
+    before: Option<T>,
+    wrong: &mut Vec<ServerError>,
+) -> Option<T> {
+    read.map_err(|error| wrong.push(error)).ok().or(before)
 }
 
 impl Tls {
-    /// Reads and checks the files.
-    ///
-    /// # Errors
-    /// A file that cannot be read, holds nothing that fits, or a key that others can read or that
-    /// is not that of the certificate.
-    pub(super) fn load(files: &TlsFiles) -> Result<Self, ServerError> {
-        let chain = certificates(&files.cert)?;
-        let not_after = not_after(&files.cert, &chain[0])?;
-        let key = key(&files.key)?;
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| bad(&files.cert, error))?;
-        let builder = match &files.client_ca {
+    /// Reads and checks the files. A file that cannot be read, holds nothing that fits, or a key
+    /// that others can read or that is not that of the certificate, is added to `wrong`, and what
+    /// `before` has of it is used; `None`: it has none.
+    pub(super) fn load(
+        files: &TlsFiles,
+        before: Option<&Self>,
+        wrong: &mut Vec<ServerError>,
+    ) -> Option<Self> {
+        let identity = Identity::load(files);
+        let identity = read_or_before(identity, before.map(|tls| tls.identity.clone()), wrong);
+        let found = files.client_ca.as_deref().map(authorities).transpose();
+        let found = read_or_before(found, before.map(|tls| tls.authorities.clone()), wrong);
+        let lists = files.client_crl.as_deref().map_or(Ok(Vec::new()), revoked);
+        let lists = read_or_before(lists, before.map(|tls| tls.revoked.clone()), wrong);
+        let made = Self::new(identity?, found?, lists?);
+        // What is wrong with a file has been found: this is for what rustls alone may know.
+        made.map_err(|error| wrong.push(bad(&files.cert, error)))
+            .ok()
+    }
+
+    fn new(
+        identity: Identity,
+        authorities: Option<Arc<RootCertStore>>,
+        revoked: Vec<CertificateRevocationListDer<'static>>,
+    ) -> Result<Self, rustls::Error> {
+        let provider = Arc::new(ring::default_provider());
+        let clients = authorities.clone().map(|roots| {
+            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                .with_crls(revoked.iter().cloned())
+                .build()
+        });
+        let clients = clients
+            .transpose()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let builder =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let builder = match &clients {
             None => builder.with_no_client_auth(),
-            Some(path) => builder.with_client_cert_verifier(clients(path)?),
+            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
         };
-        let config = builder.with_single_cert(chain, key).map_err(|error| {
-            bad(
-                &files.key,
-                format!("{error}; is it the key of {}?", files.cert.display()),
-            )
-        })?;
+        let config = builder.with_cert_resolver(identity.shown.clone());
         let speaking = |protocols: &[&[u8]]| {
             let mut config = config.clone();
             config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
@@ -61,13 +95,75 @@ impl Tls {
         Ok(Self {
             grpc: speaking(&[b"h2", b"http/1.1"]),
             http: speaking(&[b"http/1.1"]),
+            clients,
+            identity,
+            authorities,
+            revoked,
+        })
+    }
+
+    /// End of the certificate's validity, in seconds since 1970.
+    pub(super) fn not_after(&self) -> i64 {
+        self.identity.not_after
+    }
+
+    /// Checks the certificate that a client has shown, as a handshake would now.
+    ///
+    /// # Errors
+    /// It has expired, is revoked, or its authority is gone.
+    pub(super) fn verify(&self, shown: &ClientCertificate) -> Result<(), rustls::Error> {
+        let (Some(clients), Some((first, rest))) = (&self.clients, shown.chain.split_first())
+        else {
+            return Ok(());
+        };
+        let checked = clients.verify_client_cert(first, rest, UnixTime::now());
+        checked.map(|_| ())
+    }
+}
+
+impl Identity {
+    fn load(files: &TlsFiles) -> Result<Self, ServerError> {
+        let chain = certificates(&files.cert)?;
+        let not_after = not_after(&chain[0])
+            .map_err(|why| bad(&files.cert, format!("its first certificate {why}")))?;
+        let key = key(&files.key)?;
+        let shown = CertifiedKey::from_der(chain, key, &ring::default_provider());
+        let shown = shown.map_err(|error| {
+            let why = format!("{error}; is it the key of {}?", files.cert.display());
+            bad(&files.key, why)
+        })?;
+        Ok(Self {
+            shown: Arc::new(shown.into()),
             not_after,
         })
     }
 }
 
+/// The certificate that a client has shown, and those between it and its authority.
+#[derive(Debug)]
+pub(super) struct ClientCertificate {
+    chain: Vec<CertificateDer<'static>>,
+    /// Its DNS and URI names.
+    pub(super) names: Vec<String>,
+    /// End of its validity, in seconds since 1970.
+    pub(super) not_after: i64,
+}
+
+impl ClientCertificate {
+    /// `chain` has been checked.
+    pub(super) fn new(chain: &[CertificateDer<'_>]) -> Self {
+        let owned = chain.iter().map(|der| der.clone().into_owned());
+        let first = chain.first();
+        Self {
+            chain: owned.collect(),
+            names: first.map(names).unwrap_or_default(),
+            not_after: first.map_or(0, |first| not_after(first).unwrap_or(0)),
+        }
+    }
+}
+
 /// DNS and URI names of a certificate that has been checked.
-pub(super) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else {
         return Vec::new();
     };
@@ -75,98 +171,48 @@ pub(super) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Reads a file of the door. `too_open`: permissions it must not have, and what to do then.
-pub(super) fn read(path: &Path, too_open: Option<u32>) -> Result<Vec<u8>, ServerError> {
-    let failed = |source| ServerError::File {
-        what: "read",
-        path: path.to_owned(),
-        source,
-    };
-    // A pipe is not waited for: only a file is read.
-    let mut options = File::options();
-    let file = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
-    if !meta.is_file() {
-        return Err(bad(path, "it is no regular file"));
-    }
-    let mode = meta.permissions().mode() & 0o777;
-    if too_open.is_some_and(|bits| mode & bits != 0) {
-        return Err(bad(
-            path,
-            format!(
-                "its permissions are {mode:o}, so others can use it; do `chmod o-rwx,g-w` on it"
-            ),
-        ));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(bad(path, "it is larger than 4M; is it the right file?"));
-    }
-    Ok(bytes)
-}
-
-/// Reads a file with a secret in it.
-///
-/// # Errors
-/// A file that cannot be read, or that others can read or write.
-pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, ServerError> {
-    read(path, Some(TOO_OPEN_KEY))
-}
-
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
+    all_in(path, "certificate (BEGIN CERTIFICATE)")
+}
+
+/// Everything of one kind in a PEM file, at least one.
+fn all_in<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, ServerError> {
     let text = read(path, None)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found: Result<Vec<T>, _> = T::pem_slice_iter(&text).collect();
     let found = found.map_err(|error| bad(path, format!("it is no PEM: {error}")))?;
     if found.is_empty() {
-        return Err(bad(
-            path,
-            "there is no certificate (BEGIN CERTIFICATE) in it",
-        ));
+        return Err(bad(path, format!("there is no {kind} in it")));
     }
     Ok(found)
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
-    let text = read(path, Some(TOO_OPEN_KEY))?;
+    let text = read_secret(path)?;
     // What the parser says is about the form of the PEM and holds nothing of the key.
     PrivateKeyDer::from_pem_slice(&text)
         .map_err(|error| bad(path, format!("there is no private key in it: {error}")))
 }
 
-fn clients(
-    path: &Path,
-) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, ServerError> {
+fn authorities(path: &Path) -> Result<Arc<RootCertStore>, ServerError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|error| bad(path, error))?;
     }
-    let provider = Arc::new(ring::default_provider());
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| bad(path, error))
+    Ok(Arc::new(roots))
 }
 
-fn not_after(path: &Path, certificate: &CertificateDer<'_>) -> Result<i64, ServerError> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|error| {
-        bad(
-            path,
-            format!("its first certificate cannot be read: {error}"),
-        )
-    })?;
-    Ok(parsed.validity().not_after.timestamp())
-}
-
-/// Error in a file of the door.
-pub(crate) fn bad(path: &Path, why: impl std::fmt::Display) -> ServerError {
-    ServerError::DoorFile {
-        path: path.to_owned(),
-        why: why.to_string(),
+fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServerError> {
+    let found: Vec<CertificateRevocationListDer<'_>> =
+        all_in(path, "revocation list (BEGIN X509 CRL)")?;
+    for list in &found {
+        webpki::BorrowedCertRevocationList::from_der(list)
+            .map_err(|error| bad(path, format!("a list in it cannot be read: {error}")))?;
     }
+    Ok(found)
+}
+
+fn not_after(certificate: &CertificateDer<'_>) -> Result<i64, String> {
+    let parsed = x509_parser::parse_x509_certificate(certificate);
+    let (_, parsed) = parsed.map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(parsed.validity().not_after.timestamp())
 }

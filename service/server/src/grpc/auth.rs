@@ -13,15 +13,14 @@ use http_body::{Frame, SizeHint};
 use lumpscope_engine::Payer;
 use lumpscope_proto::REQUEST_ID_KEY;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, ORIGIN};
 use tonic::codegen::{Service, http};
 
 use super::Reply;
-use super::intake::Intake;
-use crate::door::{Call, Caller, Connection, Denied, Door};
+use super::intake::{Intake, blame};
+use crate::door::{self, Call, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
 use crate::request::{Requests, methods, payer};
 
@@ -175,6 +174,8 @@ where
             *response.status_mut() = status;
             return Box::pin(std::future::ready(Ok(response)));
         }
+        // Each message says whether it is compressed; tonic refuses the call for the name alone.
+        request.headers_mut().remove("grpc-encoding");
         let connection = Connection::of(request.extensions()).cloned();
         let admitted = match self.admit(connection.as_ref(), &request) {
             Ok(admitted) => admitted,
@@ -184,11 +185,11 @@ where
             }
         };
         // What strangers ask for does not keep their connection from being idle.
-        let (mut call, mut withdrawn) = (None, None);
+        let (mut call, mut withdrawn): (_, Option<Ends>) = (None, None);
         let payer = admitted.payer(connection.as_ref());
         if let Admitted::Known(caller) = &admitted {
             if is_endless(request.uri().path()) {
-                withdrawn = Some(Box::pin(caller.withdrawn().clone().cancelled_owned()));
+                withdrawn = Some(Box::pin(door::withdrawn(caller, connection.as_ref())));
             }
             call = connection.map(|connection| connection.call());
             request.extensions_mut().insert(caller.clone());
@@ -203,7 +204,7 @@ where
         }
         let reply = self.inner.call(request);
         Box::pin(async move {
-            let response = reply.await?;
+            let response = blame(reply.await?);
             drop(memory);
             Ok(response.map(|body| {
                 Body::new(Held {
@@ -217,11 +218,14 @@ where
     }
 }
 
+/// Completes when a login is in force no more, and says why.
+type Ends = Pin<Box<dyn Future<Output = Denied> + Send>>;
+
 /// The body of a reply, with the call that is under way until it is gone.
 struct Held {
     body: Body,
     /// Ends when the caller is known no more; `None`: that does not matter, or has been said.
-    withdrawn: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    withdrawn: Option<Ends>,
     _call: Option<Call>,
     _admitted: Admitted,
 }
@@ -234,15 +238,13 @@ impl http_body::Body for Held {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let gone = |told: &mut Pin<Box<WaitForCancellationFutureOwned>>| {
-            told.as_mut().poll(context).is_ready()
-        };
-        if self.withdrawn.as_mut().is_some_and(gone) {
+        let ends = self.withdrawn.as_mut();
+        if let Some(Poll::Ready(why)) = ends.map(|ends| ends.as_mut().poll(context)) {
             self.withdrawn = None;
             self.body = Body::empty();
             let mut trailers = http::HeaderMap::new();
             // A status made of plain text always fits into headers.
-            let _ = Status::from(Refusal::from(Denied::Unknown)).add_header(&mut trailers);
+            let _ = Status::from(Refusal::from(why)).add_header(&mut trailers);
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         Pin::new(&mut self.body).poll_frame(context)

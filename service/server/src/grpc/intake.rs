@@ -1,8 +1,9 @@
 //! Bounds the one message of a call before it is gathered.
 //!
 //! The generated services gather a message whole, for as long as the client takes, and no budget
-//! knows of it. A [`Bounded`] body ends at the prefix of a message that is too large for its
-//! method, when the message does not come in time, and when there is no memory for it. Memory is
+//! knows of it; and they call what is wrong with it INTERNAL. A [`Bounded`] body ends at the prefix
+//! of a message that is compressed or too large for its method, when the message does not come in
+//! time or whole, and when there is no memory for it. [`blame`] finds what cannot be read. Memory is
 //! held until the call is answered, because what the message was decoded into lives that long. Nobody
 //! holds all of it: a payer has a share (see [`Bodies`]).
 
@@ -17,9 +18,11 @@ use lumpscope_engine::Payer;
 use lumpscope_proto::frame::{PREFIX_LEN, WireError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
-use tonic::Status;
 use tonic::body::Body;
+use tonic::codegen::http::Response;
+use tonic::{Code, Status};
 
+use super::wire::FIELDS;
 use crate::refusal::Refusal;
 use crate::request::Bodies;
 use crate::request::Body as Reservation;
@@ -69,6 +72,7 @@ impl Intake {
             payer,
             prefix: [0; PREFIX_LEN],
             seen: 0,
+            announced: None,
             waiting: None,
             held: Arc::clone(&held),
             timer: Box::pin(tokio::time::sleep(self.patience)),
@@ -85,6 +89,22 @@ impl Intake {
             self.large.clone()
         };
         Box::pin(async move { memory.begin(payer, bytes).await })
+    }
+}
+
+/// What tonic says of a message that its codec cannot read, which it blames on the service.
+const UNREADABLE: &str = "failed to decode Protobuf message";
+
+/// The reply, or a refusal where the client's message could not be read.
+pub(super) fn blame(reply: Response<Body>) -> Response<Body> {
+    // Only a reply that is an error and nothing else has a status in its head.
+    let status = Status::from_header_map(reply.headers());
+    let unreadable = |status: Status| {
+        status.code() == Code::Internal && status.message().starts_with(UNREADABLE)
+    };
+    match status.is_some_and(unreadable) {
+        true => Status::from(Refusal::from(WireError::Malformed(FIELDS))).into_http(),
+        false => reply,
     }
 }
 
@@ -108,6 +128,8 @@ struct Bounded {
     prefix: [u8; PREFIX_LEN],
     /// Bytes that have come, with the prefix.
     seen: usize,
+    /// Bytes of the message, once its prefix has come.
+    announced: Option<u64>,
     waiting: Option<Waiting>,
     held: Held,
     timer: Pin<Box<Sleep>>,
@@ -126,7 +148,12 @@ impl Bounded {
         if self.seen < PREFIX_LEN {
             return Ok(None);
         }
-        let [_, len @ ..] = self.prefix;
+        let [flag, len @ ..] = self.prefix;
+        match flag {
+            0 => {}
+            1 => return Err(WireError::Compressed.into()),
+            flag => return Err(WireError::Flag { flag }.into()),
+        }
         let len = u64::from(u32::from_be_bytes(len));
         let max = self.max as u64;
         if len > max {
@@ -135,7 +162,14 @@ impl Bounded {
         if (self.seen - PREFIX_LEN) as u64 > len {
             return Err(WireError::Malformed("more than one message came").into());
         }
+        self.announced = Some(len);
         Ok((before < PREFIX_LEN).then_some(len))
+    }
+
+    /// True: all of the message has come.
+    fn is_whole(&self) -> bool {
+        let announced = |len| (self.seen - PREFIX_LEN) as u64 == len;
+        self.announced.is_some_and(announced)
     }
 
     /// The next frame, or why there is none.
@@ -143,6 +177,9 @@ impl Bounded {
         if self.waiting.is_none() {
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => frame,
+                None if !self.is_whole() => {
+                    return Poll::Ready(Some(Err(Refusal::from(WireError::Truncated).into())));
+                }
                 other => return Poll::Ready(other),
             };
             let announced = match frame.data_ref() {
@@ -217,7 +254,7 @@ impl http_body::Body for Bounded {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.body.is_end_stream()
+        self.waiting.is_none() && self.is_whole() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -164,13 +164,18 @@ impl LumpStore for LumpStoreService {
         let id = convert::lump_id("id", asked.id.as_ref())?;
         scope.lump(id, LumpOp::Head);
         let found = scope
-            .ask((), |ctx, on_done| named.store.submit_head(ctx, id, on_done))
+            .ask((), |ctx, on_done| {
+                named
+                    .store
+                    .submit_head_with(ctx, id, asked.checksum, on_done)
+            })
             .await
             .map_err(engine(named))?;
         Ok(Response::new(v1::HeadResponse {
             request_id: scope.id(),
             length: found.length,
             placement: convert::placement_reply(found.placement),
+            crc32c: found.crc32c,
         }))
     }
 
@@ -257,6 +262,7 @@ impl LumpStore for LumpStoreService {
             journal_capacity_bytes: stats.journal_capacity_bytes,
             journal_used_bytes: stats.journal_used_bytes,
             largest_free_bytes: largest.min(named.store.info().max_lump_bytes),
+            changes: Some(used.changes),
         }))
     }
 

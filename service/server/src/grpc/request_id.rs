@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 use tracing::Instrument as _;
 
 use super::Reply;
-use super::intake::Intake;
+use super::intake::{Intake, blame};
 use crate::door::{Caller, Connection};
 use crate::observed::Kept;
 use crate::refusal::Refusal;
@@ -96,7 +96,7 @@ where
                 }
             };
             let mut response = match unless_cut_off(&scope, reply).await {
-                Some(Ok(response)) => response?,
+                Some(Ok(response)) => blame(response?),
                 Some(Err(refusal)) => Status::from(refusal).into_http(),
                 None => Status::from(Refusal::CutOff).into_http(),
             };

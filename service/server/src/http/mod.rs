@@ -90,10 +90,10 @@ async fn metrics(State(shared): State<Served>, request: Request) -> Response {
     if let Some(refused) = refused(&shared.door, &request) {
         return refused;
     }
-    let form = exposition::preferred(request.headers());
+    let (form, kind) = exposition::preferred(request.headers());
     let metrics = Arc::clone(&shared.metrics);
     let answer = move || exposition::write(form, &metrics);
-    exposition::answer(form, shared.scrapes.ask(form, answer).await)
+    exposition::answer(kind, shared.scrapes.ask(form, answer).await)
 }
 
 /// The answer to who has no login, or one that does not cover every store's numbers.

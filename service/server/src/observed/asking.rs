@@ -65,20 +65,20 @@ impl Asking {
         Ok(known.map(|known| convert::slow(known, WallClock::now())))
     }
 
-    /// The slowest requests to these stores, slowest first.
+    /// The slowest requests to these stores, slowest first; `failed`: only those that failed.
     ///
     /// # Errors
     /// As [`Asking::ask`].
     pub(crate) async fn slowest(
         &self,
-        stores: Vec<String>,
+        (stores, failed): (Vec<String>, bool),
         within_seconds: u32,
         limit: usize,
     ) -> Result<Vec<v1::SlowRequest>, Unanswered> {
         // In nanoseconds, the longest still fits into 64 bits.
         let within = Duration::from_secs(within_seconds.into());
         let slowest = self.ask(move |observer| {
-            let of = |name: &String| observer.slowest(Some(name), within, limit);
+            let of = |name: &String| observer.slowest(Some(name), failed, within, limit);
             let mut all: Vec<SlowRequest> = stores.iter().flat_map(of).collect();
             all.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
             all.truncate(limit);

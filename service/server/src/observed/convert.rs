@@ -140,6 +140,8 @@ fn block(
         unknown_bytes: b.unknown_bytes,
         lost_gaps: b.lost_gaps,
         failures: b.failures.into_iter().map(failure).collect(),
+        busy_ns: in_flight.time.map(|time| time.busy_ns),
+        under_way_ns: in_flight.time.map(|time| time.under_way_ns),
     }
 }
 
@@ -180,14 +182,11 @@ fn seeks(heat: &[obs::HeatCell]) -> Vec<v1::Bucket> {
     all.into_iter().map(bucket).collect()
 }
 
-/// Least |seek distance| of a cell, and the first beyond it.
+/// Least |seek distance| of a cell, and the first byte beyond the greatest: distances are whole sectors.
 fn distance(cell: &obs::HeatCell) -> (u64, u64) {
-    let (from, to) = (cell.seek_from_bytes, cell.seek_to_bytes);
-    if from >= 0 {
-        return (from.unsigned_abs(), to.unsigned_abs());
-    }
-    // [from, to) below zero: the same bucket as its mirror image above.
-    (to.min(0).unsigned_abs(), from.unsigned_abs())
+    let (first, last) = (cell.seek_from_bytes, cell.seek_to_bytes.saturating_sub(512));
+    let (one, other) = (first.unsigned_abs(), last.unsigned_abs());
+    (one.min(other), one.max(other).saturating_add(1))
 }
 
 fn audit(a: obs::AuditReport) -> v1::AuditReport {
@@ -308,6 +307,7 @@ pub fn block_line(b: obs::BlockLine, clock: WallClock) -> v1::BlockLine {
         failure: b.failure,
         flags: b.flags,
         hardware_queue: b.hardware_queue,
+        uncertain: b.uncertain,
     }
 }
 
@@ -382,14 +382,17 @@ mod tests {
             count,
             ..obs::HeatCell::default()
         };
+        // As the kernel side has them: none, one sector, 8 to 15 sectors.
         let heat = [
-            cell(0, 1, 7),
+            cell(0, 512, 7),
+            cell(-512, 0, 1),
             cell(4096, 8192, 2),
-            cell(-8192, -4096, 3),
+            cell(-7680, -3584, 3),
             cell(4096, 8192, 1),
         ];
         let bucket = |from, to, count| v1::Bucket { from, to, count };
-        assert_eq!(seeks(&heat), [bucket(0, 1, 7), bucket(4096, 8192, 6)]);
+        let expected = [bucket(0, 1, 7), bucket(512, 513, 1), bucket(4096, 7681, 6)];
+        assert_eq!(seeks(&heat), expected);
     }
 
     #[test]

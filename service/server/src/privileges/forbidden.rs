@@ -3,8 +3,9 @@
 //! A list of what is forbidden, not of what is allowed: the C library, the runtime and io_uring use
 //! others on every kernel, and a call that is missing on a list of allowed ones stops a store. What
 //! stands here starts programs, looks into other processes, changes mounts, namespaces, modules,
-//! clocks or keys: code that gets into the service needs these to get further, the service does not.
-//! They fail with EPERM.
+//! clocks, keys, or owners and permissions of files: code that gets into the service needs these to
+//! get further, the service does not. They fail with EPERM. What io_uring does is not seen here: of
+//! these it has links, which Landlock refuses, and extended attributes.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,11 @@ use seccompiler::{SeccompAction, SeccompFilter};
 use super::error::PrivilegeError;
 
 /// Name and number of each call.
-const FORBIDDEN: [(&str, i64); 45] = [
+const FORBIDDEN: &[(&str, i64)] = &[
     // Programs.
     ("execve", libc::SYS_execve),
     ("execveat", libc::SYS_execveat),
     ("personality", libc::SYS_personality),
-    ("uselib", USELIB),
     // Other processes.
     ("ptrace", libc::SYS_ptrace),
     ("process_vm_readv", libc::SYS_process_vm_readv),
@@ -64,17 +64,67 @@ const FORBIDDEN: [(&str, i64); 45] = [
     ("request_key", libc::SYS_request_key),
     ("keyctl", libc::SYS_keyctl),
     ("userfaultfd", libc::SYS_userfaultfd),
+    // Owners, permissions, times, attributes and links of files, for which Landlock has no right.
+    ("fchmod", libc::SYS_fchmod),
+    ("fchmodat", libc::SYS_fchmodat),
+    ("fchmodat2", 452),
+    ("fchown", libc::SYS_fchown),
+    ("fchownat", libc::SYS_fchownat),
+    ("linkat", libc::SYS_linkat),
+    ("symlinkat", libc::SYS_symlinkat),
+    ("mknodat", libc::SYS_mknodat),
+    ("utimensat", libc::SYS_utimensat),
+    ("setxattr", libc::SYS_setxattr),
+    ("lsetxattr", libc::SYS_lsetxattr),
+    ("fsetxattr", libc::SYS_fsetxattr),
+    ("setxattrat", 463),
+    ("removexattr", libc::SYS_removexattr),
+    ("lremovexattr", libc::SYS_lremovexattr),
+    ("fremovexattr", libc::SYS_fremovexattr),
+    ("removexattrat", 466),
+    ("file_setattr", 469),
 ];
 
-/// Only x86 has it.
+/// Older forms that only x86 has.
 #[cfg(target_arch = "x86_64")]
-const USELIB: i64 = libc::SYS_uselib;
+const OLDER: &[(&str, i64)] = &[
+    ("uselib", libc::SYS_uselib),
+    ("chmod", libc::SYS_chmod),
+    ("chown", libc::SYS_chown),
+    ("lchown", libc::SYS_lchown),
+    ("link", libc::SYS_link),
+    ("symlink", libc::SYS_symlink),
+    ("mknod", libc::SYS_mknod),
+    ("utime", libc::SYS_utime),
+    ("utimes", libc::SYS_utimes),
+    ("futimesat", libc::SYS_futimesat),
+];
 #[cfg(not(target_arch = "x86_64"))]
-const USELIB: i64 = -1;
+const OLDER: &[(&str, i64)] = &[];
+
+/// The same calls by other numbers: of x32, where the kernel has it. Calls of 32 bits end the process.
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+/// Calls whose number differs there.
+#[cfg(target_arch = "x86_64")]
+const X32_OWN: [i64; 6] = [520, 521, 528, 539, 540, 545];
 
 /// Names of the calls that [`forbid`] forbids.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FORBIDDEN.iter().map(|(name, _)| *name)
+    calls().map(|(name, _)| *name)
+}
+
+fn calls() -> impl Iterator<Item = &'static (&'static str, i64)> {
+    FORBIDDEN.iter().chain(OLDER)
+}
+
+fn numbers() -> impl Iterator<Item = i64> {
+    let all = calls().map(|(_, number)| *number);
+    #[cfg(target_arch = "x86_64")]
+    let all = all
+        .flat_map(|number| [number, number | X32])
+        .chain(X32_OWN.map(|number| number | X32));
+    all
 }
 
 /// Forbids these calls for all threads and for good.
@@ -83,8 +133,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// [`PrivilegeError::Filter`]: a kernel without seccomp, or a thread with another filter.
 pub fn forbid() -> Result<(), PrivilegeError> {
     let failed = |why: seccompiler::Error| PrivilegeError::Filter(why.to_string());
-    let known = FORBIDDEN.iter().filter(|(_, number)| *number >= 0);
-    let rules: BTreeMap<i64, Vec<_>> = known.map(|(_, number)| (*number, Vec::new())).collect();
+    let rules: BTreeMap<i64, Vec<_>> = numbers().map(|number| (number, Vec::new())).collect();
     let errno = u32::try_from(libc::EPERM).unwrap_or(1);
     let filter = SeccompFilter::new(
         rules,

@@ -108,9 +108,20 @@ pub fn give_up(user: Option<&str>, observing: bool, reach: &Reach) -> Result<Hel
     if had_none {
         debug!(uid = held.uid, "there were no privileges to give up");
     } else {
-        info!(uid = held.uid, gid = held.gid, %kept, "gave up all privileges that are not needed");
+        info!(uid = held.uid, gid = held.gid, %kept, "dropped unneeded privileges");
     }
     Ok(held)
+}
+
+/// Keeps the memory of this process from other processes of its user, and from core files. A change
+/// of the user undoes it.
+///
+/// # Errors
+/// [`PrivilegeError::Proc`]: the kernel refuses.
+pub fn hide() -> Result<(), PrivilegeError> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| PrivilegeError::Proc(errno.into()))
 }
 
 /// User and group id of `USER[:GROUP]`.

@@ -82,12 +82,13 @@ pub(super) fn told(error: &Error) -> Told {
         Error::PlaceRefused { .. } => {
             Told::new(Code::Unavailable, "PLACE_REFUSED").after(RETRY_ELSEWHERE)
         }
-        Error::ReadOnly => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
+        Error::ReadOnly { .. } => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
         Error::Failed { .. } => Told::new(Code::FailedPrecondition, "STORE_FAILED"),
         Error::OutOfService { .. } => {
             Told::new(Code::Unavailable, "STORE_OUT_OF_SERVICE").after(RETRY_AFTER_RESTART)
         }
         Error::NotAStore { .. } => Told::new(Code::FailedPrecondition, "NOT_A_STORE"),
+        Error::WrongImage { .. } => Told::new(Code::FailedPrecondition, "WRONG_IMAGE"),
         Error::InUse { .. } => Told::new(Code::FailedPrecondition, "DEVICE_IN_USE"),
         Error::NoRoomForRepair { .. } => Told::new(Code::FailedPrecondition, "NO_ROOM_FOR_REPAIR"),
         Error::Unsupported { .. } => Told::new(Code::FailedPrecondition, "DEVICE_UNSUPPORTED"),

@@ -89,7 +89,7 @@ pub enum Refusal {
         caller: String,
     },
     /// New certificates or tokens that cannot be used.
-    #[error("not reloaded, the old ones stay in force: {0}")]
+    #[error("{0}")]
     NotReloaded(Box<ServerError>),
     /// The first message of a put is no header.
     #[error("the first message of a put must be its header: send store, id and length first")]

@@ -130,6 +130,19 @@ impl Name {
         c: NO_METHOD,
         full: "",
     };
+
+    /// True: it asks the service about itself, or tells it what to do.
+    #[must_use]
+    pub fn is_control(self) -> bool {
+        let of = |service: &str| {
+            self.full
+                .strip_prefix("lumpscope.v1.")?
+                .strip_prefix(service)
+        };
+        of("Observe/")
+            .or(of("Admin/"))
+            .is_some_and(|method| method != "Sync")
+    }
 }
 
 /// Short names of what is behind a path.
@@ -146,7 +159,7 @@ pub fn name_of(path: &str) -> Name {
 mod tests {
     use prost::Message as _;
 
-    use super::{METHODS, NO_METHOD, UNKNOWN, name_of};
+    use super::{METHODS, NO_METHOD, Right, UNKNOWN, name_of};
 
     #[test]
     fn names_are_the_same_for_everybody() {
@@ -154,6 +167,8 @@ mod tests {
             assert_eq!(method.c_name.to_str().unwrap(), method.name);
             let name = name_of(method.path);
             assert_eq!(format!("/{}", name.full), method.path);
+            let data = matches!(method.right, Right::Read | Right::Write);
+            assert_eq!(name.is_control(), !data, "{}", name.full);
         }
         assert_eq!(NO_METHOD.to_str().unwrap(), UNKNOWN);
     }

@@ -455,6 +455,7 @@ impl Scope {
             begin_ns: self.begin_ns,
             end_ns,
             ok: code == Code::Ok,
+            control: self.method().is_control(),
             recv_ns,
             sched_ns: engine.sched_ns,
             index_ns: engine.index_ns,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_engine::Error;
+use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
 use super::named::{Mode, NamedStore};
@@ -12,6 +13,9 @@ use super::{FailedStore, Set, Stores};
 use crate::config::StoreSpec;
 use crate::error::ServerError;
 use crate::refusal::Refusal;
+
+/// Ends with the changes that are under way in a store.
+pub type Changes = oneshot::Receiver<()>;
 
 /// Requests that are cut off have this long to notice before their store is closed.
 const CUT_OFF: Duration = Duration::from_secs(1);
@@ -27,6 +31,7 @@ impl Stores {
         if *closed {
             return Err(Refusal::ShuttingDown);
         }
+        let spec = &spec.found().map_err(|why| Refusal::StoreUnusable { why })?;
         self.check_name(spec)?;
         self.check_path(spec)?;
         let observer = &self.shared.opener.observer;
@@ -103,6 +108,7 @@ impl Stores {
         let closing = Arc::clone(named);
         let closed = tokio::task::spawn_blocking(move || closing.store.clone().close()).await;
         named.set_gone();
+        self.shared.opener.images.forget(name);
         self.change(|set| set.open.retain(|other| !Arc::ptr_eq(other, named)));
         self.shared.opener.observer.remove_store(named.index);
         match closed {
@@ -126,12 +132,59 @@ impl Stores {
         set_modes(stores, Mode::Draining)
     }
 
-    /// Has stores take requests again.
+    /// Has stores take no changes; what is returned ends with those under way.
+    ///
+    /// # Errors
+    /// As [`Stores::drain`].
+    pub fn freeze(&self, stores: &[Arc<NamedStore>]) -> Result<Vec<Changes>, Refusal> {
+        let mut changes = Vec::new();
+        for named in stores {
+            if named.mode() == Mode::Leaving {
+                let name = named.name.clone();
+                return Err(Refusal::StoreLeaving { name });
+            }
+            let (done, ended) = oneshot::channel();
+            let told = Box::new(move |_, _| {
+                // The receiver is gone when the client is: nobody waits then.
+                let _ = done.send(());
+            });
+            // A store that is closed has no changes under way.
+            if named.store.submit_freeze(told).is_ok() {
+                changes.push(ended);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Waits until the changes under way have ended, for `longest` altogether. Answers how many
+    /// requests may still have some; 0: none.
+    pub async fn wait_settled(
+        &self,
+        stores: &[Arc<NamedStore>],
+        changes: Vec<Changes>,
+        longest: Duration,
+    ) -> u64 {
+        let all = async {
+            for ended in changes {
+                // One that is not told of ended with its store.
+                let _ = ended.await;
+            }
+        };
+        if tokio::time::timeout(longest, all).await.is_ok() {
+            return 0;
+        }
+        let left: u64 = stores.iter().map(|named| named.under_way()).sum();
+        left.max(1)
+    }
+
+    /// Has stores take requests, and changes, again.
     ///
     /// # Errors
     /// As [`Stores::drain`].
     pub fn resume(&self, stores: &[Arc<NamedStore>]) -> Result<(), Refusal> {
-        set_modes(stores, Mode::Serving)
+        set_modes(stores, Mode::Serving)?;
+        stores.iter().for_each(|named| named.store.thaw());
+        Ok(())
     }
 
     /// Waits until no request on data is under way in these stores, for `longest` altogether.
@@ -162,13 +215,15 @@ impl Stores {
             return Err(Refusal::NotNow { why });
         }
         match self.find_failed(name) {
-            Some(failed) if failed.path != spec.path => Err(Refusal::StoreUnusable {
-                why: format!(
-                    "store {name:?} could not be opened at {}: give that path, take it out \
+            Some(failed) if failed.path != spec.path && spec.uuid.is_none() => {
+                Err(Refusal::StoreUnusable {
+                    why: format!(
+                        "store {name:?} could not be opened at {}: give that path, take it out \
                      first, or choose another name",
-                    failed.path.display()
-                ),
-            }),
+                        failed.path.display()
+                    ),
+                })
+            }
             _ => Ok(()),
         }
     }

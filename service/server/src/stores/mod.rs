@@ -2,6 +2,7 @@
 //! closed together.
 
 mod change;
+mod images;
 mod named;
 mod opening;
 mod sink;
@@ -20,8 +21,10 @@ use crate::config::{ServeConfig, StoreSpec};
 use crate::error::ServerError;
 use crate::refusal::Refusal;
 
+pub use change::Changes;
 pub use named::{Mode, NamedStore, UnderWay};
 
+use images::Images;
 use named::ServiceGate;
 use opening::Opener;
 
@@ -72,6 +75,7 @@ impl Stores {
         let opener = Opener {
             config: config.clone(),
             observer: observer.clone(),
+            images: Images::default(),
             gate,
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);

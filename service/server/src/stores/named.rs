@@ -31,6 +31,8 @@ pub struct NamedStore {
     pub armless: bool,
     /// Objects for S3; `None`: S3 does not serve this store.
     objects: Option<Objects>,
+    /// Why what is put does not last; `None`: it does.
+    not_durable: Option<Arc<str>>,
     mode: AtomicU8,
     under_way: AtomicU64,
     /// Somebody may wait for the last request to end.
@@ -73,6 +75,10 @@ impl NamedStore {
             c_name: CString::new(spec.name.as_str()).unwrap_or_default(),
             name: spec.name,
             path: spec.path,
+            not_durable: store
+                .info()
+                .volatile
+                .map(|medium| format!("NOT DURABLE: it is {medium}").into()),
             store,
             armless,
             objects,
@@ -129,7 +135,8 @@ impl NamedStore {
         self.why_not_serving().is_none()
     }
 
-    /// Its state, and why it is in it; the reason is empty while it is serving.
+    /// Its state, and why it is in it; while it is serving, the reason is empty, or says that its
+    /// medium loses what is put.
     #[must_use]
     pub fn state(&self) -> (StoreState, Arc<str>) {
         match self.mode() {
@@ -140,6 +147,9 @@ impl NamedStore {
             }
             Mode::Serving => {
                 let health = self.store.health();
+                if self.store.is_frozen() && health.state.takes_everything() {
+                    return (StoreState::ReadOnly, engine::FROZEN.into());
+                }
                 let state = match health.state {
                     engine::StoreState::Serving => StoreState::Serving,
                     engine::StoreState::Degraded => StoreState::Degraded,
@@ -147,7 +157,10 @@ impl NamedStore {
                     engine::StoreState::Failed => StoreState::Failed,
                     engine::StoreState::Gone => StoreState::Gone,
                 };
-                (state, health.reason)
+                match &self.not_durable {
+                    Some(why) if state == StoreState::Serving => (state, Arc::clone(why)),
+                    _ => (state, health.reason),
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use lumpscope_observer::{GuardPolicy, Observer};
 use lumpscope_units::Span;
 use tracing::{info, warn};
 
+use super::images::Images;
 use super::named::{NamedStore, ServiceGate};
 use super::sink::DiskSink;
 use crate::config::{FLIGHT_AUTO, ServeConfig, StoreSpec, TRACE_AUTO};
@@ -23,6 +24,7 @@ const SALVAGE_LOGGED: usize = 100;
 pub(super) struct Opener {
     pub(super) config: ServeConfig,
     pub(super) observer: Observer,
+    pub(super) images: Images,
     pub(super) gate: Arc<ServiceGate>,
 }
 
@@ -38,7 +40,7 @@ impl Opener {
                 store,
                 device,
                 why = seen.why_not,
-                "served, but its disk is not observed; `lumpscope doctor` says what is missing"
+                "serving, but without observing its disk; `lumpscope doctor` says what is missing"
             );
         }
         let guard = self.observer.guard(store).unwrap_or_default();
@@ -76,8 +78,47 @@ impl Opener {
         spec: &StoreSpec,
         salvage: bool,
     ) -> Result<Arc<NamedStore>, ServerError> {
+        let opened = self.open_image(index, spec, salvage);
+        if opened.is_err() {
+            self.images.forget(&spec.name);
+        }
+        opened
+    }
+
+    fn open_image(
+        &self,
+        index: usize,
+        spec: &StoreSpec,
+        salvage: bool,
+    ) -> Result<Arc<NamedStore>, ServerError> {
+        let spec = &spec.found().map_err(|why| ServerError::FindStore {
+            name: spec.name.clone(),
+            why,
+        })?;
+        let options = self.options(index, spec, salvage);
+        let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
+            name: spec.name.clone(),
+            path: spec.path.clone(),
+            source: source.into(),
+        })?;
+        let seen = self.observer.store_status(&spec.name);
+        let armless = seen.is_some_and(|seen| seen.armless);
+        self.log_opened(&store, armless);
+        let objects = self.objects(spec, &store)?;
+        let named = Arc::new(NamedStore::new(
+            index,
+            spec.clone(),
+            (store, objects),
+            armless,
+            Arc::clone(&self.gate),
+        ));
+        Ok(named)
+    }
+
+    fn options(&self, index: usize, spec: &StoreSpec, salvage: bool) -> StoreOptions {
         let config = &self.config;
         let mut options = StoreOptions::new(spec.name.clone());
+        options.admission = Some(self.images.admission(spec));
         options.io_sink = Some(Arc::new(DiskSink::new(self.observer.clone(), index)));
         options.queue_depth = config.queue_depth;
         options.queue_limit = config.queue_limit;
@@ -95,18 +136,18 @@ impl Opener {
         options.io_backend = config.io_backend.into();
         options.io_timeout = config.io_timeout;
         options.commit = config.commit.into();
-        let store = Store::open(&spec.path, options).map_err(|source| ServerError::OpenStore {
-            name: spec.name.clone(),
-            path: spec.path.clone(),
-            source: source.into(),
-        })?;
+        options
+    }
+
+    /// Says in the log what was opened.
+    fn log_opened(&self, store: &Store, armless: bool) {
         let known = store.info();
-        let seen = self.observer.store_status(&spec.name);
-        let armless = seen.is_some_and(|seen| seen.armless);
+        let name = &known.name;
         let (traced, kept) = self.slower_than(armless);
         info!(
-            store = spec.name,
-            path = %spec.path.display(),
+            store = name,
+            path = %known.path.display(),
+            uuid = %known.uuid,
             layout = known.layout.name(),
             block_size = known.block_size,
             backend = known.backend.name(),
@@ -121,24 +162,18 @@ impl Opener {
             replay_ms = known.replay.elapsed_ns / 1_000_000,
             "opened"
         );
+        if let Some(medium) = known.volatile {
+            warn!(store = name, "NOT DURABLE: it is {medium}");
+        }
         for found in known.mended.iter().take(SALVAGE_LOGGED) {
-            warn!(store = %spec.name, "damage that opening got over: {found}");
+            warn!(store = name, "damage that opening got over: {found}");
         }
         if let Some(tail) = &known.unsettled {
-            log_unsettled(&spec.name, tail);
+            log_unsettled(name, tail);
         }
         if let Some(report) = &known.salvage {
-            log_salvage(&spec.name, report);
+            log_salvage(name, report);
         }
-        let objects = self.objects(spec, &store)?;
-        let named = Arc::new(NamedStore::new(
-            index,
-            spec.clone(),
-            (store, objects),
-            armless,
-            Arc::clone(&self.gate),
-        ));
-        Ok(named)
     }
 }
 

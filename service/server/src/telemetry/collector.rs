@@ -47,7 +47,9 @@ pub struct Sources {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// OpenMetrics: classic histograms with exemplars.
-    Text,
+    OpenMetrics,
+    /// Text of Prometheus: the same without exemplars.
+    Plain,
     /// Protobuf: histograms with native and classic buckets; exemplars stand in a family of their
     /// own behind that of their histogram.
     Protobuf,

@@ -20,6 +20,8 @@ const DEVICE_COARSE_STEP: usize = 3;
 /// Upper bounds of |seek distance|: 4 KiB to 32 TiB in steps of 8, after 0.
 const SEEK_BITS: std::ops::RangeInclusive<u32> = 12..=45;
 const SEEK_STEP: usize = 3;
+/// Bounds of the signed seek distance: every power of two from a sector to 32 TiB, in both directions.
+const SIGNED_BITS: std::ops::RangeInclusive<u32> = 9..=45;
 /// Bounds of the signed intervals of the two-dimensional histogram, as powers of two.
 const SIGNED: [(u32, &str); 5] = [
     (16, "64KiB"),
@@ -49,6 +51,18 @@ struct Place {
     upper: f64,
     /// Its native bucket, which ends at two to the power of this; `None`: it is zero.
     exponent: Option<i32>,
+    /// It is below zero: that native bucket is the mirror image.
+    below: bool,
+}
+
+impl Place {
+    fn above(upper: f64, exponent: Option<i32>) -> Self {
+        Self {
+            upper,
+            exponent,
+            below: false,
+        }
+    }
 }
 
 impl Buckets {
@@ -69,7 +83,7 @@ impl Buckets {
         if let Some((_, n)) = bounds.find(|(bound, _)| *bound >= place.upper) {
             *n += count;
         }
-        self.native.add(place.exponent, count);
+        self.native.add(place.exponent, place.below, count);
         self.count += count;
     }
 }
@@ -126,20 +140,39 @@ pub(super) fn seek_distance(report: &StoreReport) -> HeatHistograms {
     all
 }
 
-/// Device time by operation and interval of the signed seek distance.
+/// Signed seek distance by operation. Nobody adds up distances with their signs: the sum is not a number.
+pub(super) fn signed_seek(report: &StoreReport) -> HeatHistograms {
+    let mut all = BTreeMap::new();
+    for cell in &report.heat {
+        all.entry((cell.operation.clone(), String::new()))
+            .or_insert_with(|| {
+                let back = SIGNED_BITS.rev().map(|bits| -power(bits));
+                let ahead = SIGNED_BITS.skip(1).map(power);
+                Buckets {
+                    sum: f64::NAN,
+                    ..Buckets::new(back.chain([0.0]).chain(ahead))
+                }
+            })
+            .add(&signed_travel(cell), cell.count);
+    }
+    all
+}
+
+/// Device time by operation and interval of the signed seek distance. An operation has all intervals from its first
+/// block request on: whoever draws them always has the same rows.
 pub(super) fn seek_device_time(report: &StoreReport) -> HeatHistograms {
     let mut all = BTreeMap::new();
     for cell in &report.heat {
-        let seek = (cell.seek_from_bytes, cell.seek_to_bytes);
-        all.entry((cell.operation.clone(), interval(seek)))
-            .or_insert_with(|| {
-                Buckets::new(
-                    DEVICE_BITS
-                        .step_by(DEVICE_COARSE_STEP)
-                        .map(|bits| power(bits) / 1e9),
-                )
-            })
-            .add(&time(cell.device_to_ns), cell.count);
+        let seek = interval((cell.seek_from_bytes, cell.seek_to_bytes));
+        let key = (cell.operation.clone(), seek);
+        if !all.contains_key(&key) {
+            let bounds = DEVICE_BITS.step_by(DEVICE_COARSE_STEP);
+            let none = Buckets::new(bounds.map(|bits| power(bits) / 1e9));
+            all.extend(intervals().map(|seek| ((cell.operation.clone(), seek), none.clone())));
+        }
+        if let Some(buckets) = all.get_mut(&key) {
+            buckets.add(&time(cell.device_to_ns), cell.count);
+        }
     }
     for shape in &report.shapes {
         for seek in &shape.seeks {
@@ -215,7 +248,7 @@ pub(super) fn size(report: &StoreReport) -> HeatHistograms {
             let most = size.to_bytes.saturating_sub(SECTOR);
             let upper = float(most.checked_next_power_of_two().unwrap_or(u64::MAX));
             let exponent = (most > 0).then(|| exponent(most));
-            buckets.add(&Place { upper, exponent }, size.count);
+            buckets.add(&Place::above(upper, exponent), size.count);
         }
         buckets.sum = float(shape.bytes);
         (of(shape), buckets)
@@ -228,23 +261,30 @@ const NANO_EXPONENT: i32 = 30;
 
 /// Place of a time below this.
 fn time(to_ns: u64) -> Place {
-    Place {
-        upper: seconds(to_ns),
-        exponent: Some(exponent(to_ns) - NANO_EXPONENT),
-    }
+    let exponent = exponent(to_ns) - NANO_EXPONENT;
+    Place::above(seconds(to_ns), Some(exponent))
 }
 
 /// Place by |seek distance|.
 fn travel(cell: &HeatCell) -> Place {
-    let Some(far) = distance((cell.seek_from_bytes, cell.seek_to_bytes)) else {
-        return Place {
-            upper: 0.0,
-            exponent: None,
-        };
-    };
+    match distance((cell.seek_from_bytes, cell.seek_to_bytes)) {
+        None => Place::above(0.0, None),
+        Some(far) => Place::above(float(far), Some(exponent(far))),
+    }
+}
+
+/// Place by signed seek distance.
+fn signed_travel(cell: &HeatCell) -> Place {
+    let place = travel(cell);
+    if cell.seek_from_bytes >= 0 {
+        return place;
+    }
+    // Of a cell that lies back the nearest distance is the largest number.
+    let nearest = cell.seek_to_bytes.saturating_sub_unsigned(SECTOR);
     Place {
-        upper: float(far),
-        exponent: Some(exponent(far)),
+        upper: -float(nearest.unsigned_abs()),
+        below: true,
+        ..place
     }
 }
 
@@ -270,22 +310,29 @@ fn distance((from, to): (i64, i64)) -> Option<u64> {
     }
 }
 
+/// Name of the interval whose farthest bound this is, the number of [`SIGNED`].
+fn interval_name(at: usize, back: bool) -> String {
+    let name = SIGNED[at].1;
+    let before = at.checked_sub(1).map_or("0", |before| SIGNED[before].1);
+    if back {
+        format!("-{name}..-{before}")
+    } else {
+        format!("{before}..{name}")
+    }
+}
+
 fn interval(seek: (i64, i64)) -> String {
     let Some(far) = distance(seek) else {
         return "0".to_owned();
     };
-    let mut before = "0";
-    for (bits, name) in SIGNED {
-        if far <= 1 << bits || bits == 63 {
-            return if seek.0 < 0 {
-                format!("-{name}..-{before}")
-            } else {
-                format!("{before}..{name}")
-            };
-        }
-        before = name;
-    }
-    before.to_owned()
+    let at = SIGNED.iter().position(|(bits, _)| far <= 1_u64 << *bits);
+    interval_name(at.unwrap_or(SIGNED.len() - 1), seek.0 < 0)
+}
+
+/// The names of all intervals.
+fn intervals() -> impl Iterator<Item = String> {
+    let sides = (0..SIGNED.len()).flat_map(|at| [true, false].map(|back| interval_name(at, back)));
+    sides.chain(["0".to_owned()])
 }
 
 #[cfg(test)]
@@ -386,6 +433,7 @@ mod tests {
         for map in [
             device_time(&report),
             seek_distance(&report),
+            signed_seek(&report),
             seek_device_time(&report),
         ] {
             let total: u64 = map.values().map(|b| b.count).sum();
@@ -403,7 +451,10 @@ mod tests {
             (4096.0, 9),
             "a sector in both directions"
         );
-        let names: Vec<String> = seek_device_time(&report).into_keys().map(|k| k.1).collect();
+        let by_seek = seek_device_time(&report);
+        assert_eq!(by_seek.len(), 11, "each interval is there at once");
+        let filled = by_seek.into_iter().filter(|(_, b)| b.count > 0);
+        let names: Vec<String> = filled.map(|(key, _)| key.1).collect();
         let want = [
             "-16GiB..-256MiB",
             "-64KiB..-0",
@@ -412,6 +463,28 @@ mod tests {
             "64KiB..4MiB",
         ];
         assert_eq!(names, want.map(str::to_owned));
+    }
+
+    #[test]
+    fn a_signed_distance_lies_below_the_bound_of_its_octave() {
+        let signed = signed_seek(&report());
+        let buckets = &signed[&("read".to_owned(), String::new())];
+        let bounds: Vec<f64> = buckets.bounds.iter().map(|(bound, _)| *bound).collect();
+        assert!(bounds.is_sorted(), "{bounds:?}");
+        let filled = buckets.bounds.iter().filter(|(_, n)| *n > 0);
+        let filled: Vec<(f64, u64)> = filled.copied().collect();
+        let want = [
+            (-power(29), 2),
+            (-512.0, 4),
+            (0.0, 7),
+            (1024.0, 5),
+            (power(21), 3),
+        ];
+        assert_eq!(filled, want);
+        assert!(buckets.sum.is_nan());
+        let far = cell((i64::MIN, -(1 << 50)), (0, 1), 1);
+        let place = signed_travel(&far);
+        assert!(place.upper <= bounds[0] && place.below, "{}", place.upper);
     }
 
     #[test]

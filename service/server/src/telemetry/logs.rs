@@ -5,12 +5,13 @@
 //! `{"timestamp":...,"level":...,"target":...,"message":...,"request_id":...,...}`. When names are
 //! the same the event's own field wins, and after it the innermost span's.
 //!
-//! A line is a line whatever a client has sent: control characters are written as escapes. The
+//! A line is a line whatever a client has sent: what a terminal would obey is written as escapes. The
 //! libraries of the transport log only errors unless the filter names them, because they write a
 //! line for bytes that any stranger may send as often as it likes.
 
 use std::fmt;
 
+use lumpscope_units::escape::{escaped, escaped_json};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -99,14 +100,7 @@ where
         let mut text = String::new();
         let Self(inner) = self;
         inner.format_event(context, Writer::new(&mut text), event)?;
-        for c in text.trim_end_matches('\n').chars() {
-            if c.is_control() {
-                write!(writer, "{}", c.escape_default())?;
-            } else {
-                writer.write_char(c)?;
-            }
-        }
-        writer.write_char('\n')
+        writeln!(writer, "{}", escaped(text.trim_end_matches('\n')))
     }
 }
 
@@ -150,7 +144,7 @@ where
         }
         // An object of strings, numbers and truth values always has a text.
         let line = serde_json::to_string(&fields).map_err(|_| fmt::Error)?;
-        writeln!(writer, "{line}")
+        writeln!(writer, "{}", escaped_json(&line))
     }
 }
 
@@ -220,7 +214,7 @@ mod tests {
             .map_event_format(OneLine)
             .finish();
         tracing::subscriber::with_default(subscriber, || {
-            let path = "/a\r\n2026-01-01 ERROR forged";
+            let path = "/a\r\n2026-01-01 ERROR forged\u{202e}";
             let span = tracing::info_span!("request", %path);
             let _span = span.enter();
             tracing::info!(%path, "refused: {path}");
@@ -229,7 +223,7 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.matches('\n').count(), 1, "{text:?}");
         assert!(
-            !text.contains('\r') && text.contains("\\r\\n2026"),
+            !text.contains(['\r', '\u{202e}']) && text.contains("\\r\\n2026"),
             "{text:?}"
         );
     }

@@ -10,6 +10,7 @@ pub mod names;
 mod native;
 mod observing;
 pub mod otlp;
+mod plain;
 mod process;
 mod registry;
 pub mod store_stats;

@@ -13,44 +13,71 @@ const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Native {
     zero: u64,
-    counts: BTreeMap<i32, u64>,
+    above: BTreeMap<i32, u64>,
+    below: BTreeMap<i32, u64>,
 }
 
 impl Native {
-    /// Adds to the bucket that ends at two to the power of `exponent`; `None`: to that of zero.
-    pub(super) fn add(&mut self, exponent: Option<i32>, count: u64) {
+    /// Adds to the bucket that ends at two to the power of `exponent`, or to its mirror image below zero; `None`: to
+    /// that of zero.
+    pub(super) fn add(&mut self, exponent: Option<i32>, below: bool, count: u64) {
+        let counts = if below {
+            &mut self.below
+        } else {
+            &mut self.above
+        };
         match exponent {
             None => self.zero += count,
-            Some(exponent) => *self.counts.entry(exponent).or_insert(0) += count,
+            Some(exponent) => *counts.entry(exponent).or_insert(0) += count,
         }
     }
 
-    /// The counts as the exposition wants them: runs of neighbouring buckets, and the difference
-    /// of each count to the one before.
+    /// The counts as the exposition wants them.
     pub(super) fn encode(&self) -> Encoded {
-        let mut encoded = Encoded {
+        Encoded {
             zero: self.zero,
-            spans: Vec::new(),
-            deltas: Vec::with_capacity(self.counts.len()),
-        };
-        let (mut next, mut before) = (0, 0_i64);
-        for (exponent, count) in &self.counts {
-            match encoded.spans.last_mut() {
-                Some((_, length)) if *exponent == next => *length += 1,
-                _ => encoded.spans.push((exponent - next, 1)),
-            }
-            next = exponent + 1;
-            let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            encoded.deltas.push(count - before);
-            before = count;
+            above: Runs::of(&self.above),
+            below: Runs::of(&self.below),
         }
-        encoded
     }
 
     /// Sum of all counts.
     #[cfg(test)]
     pub(super) fn count(&self) -> u64 {
-        self.zero + self.counts.values().sum::<u64>()
+        let sides = self.above.values().chain(self.below.values());
+        self.zero + sides.sum::<u64>()
+    }
+}
+
+/// Runs of neighbouring buckets, and the difference of each count to the one before.
+#[derive(Debug, Default)]
+struct Runs {
+    spans: Vec<(i32, u32)>,
+    deltas: Vec<i64>,
+}
+
+impl Runs {
+    fn of(counts: &BTreeMap<i32, u64>) -> Self {
+        let mut runs = Self::default();
+        let (mut next, mut before) = (0, 0_i64);
+        for (exponent, count) in counts {
+            match runs.spans.last_mut() {
+                Some((_, length)) if *exponent == next => *length += 1,
+                _ => runs.spans.push((exponent - next, 1)),
+            }
+            next = exponent + 1;
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            runs.deltas.push(count - before);
+            before = count;
+        }
+        runs
+    }
+
+    fn buckets(&self) -> NativeHistogramBuckets<'_> {
+        NativeHistogramBuckets {
+            spans: &self.spans,
+            deltas: &self.deltas,
+        }
     }
 }
 
@@ -58,8 +85,8 @@ impl Native {
 #[derive(Debug)]
 pub(super) struct Encoded {
     zero: u64,
-    spans: Vec<(i32, u32)>,
-    deltas: Vec<i64>,
+    above: Runs,
+    below: Runs,
 }
 
 impl Encoded {
@@ -69,14 +96,8 @@ impl Encoded {
             schema: SCHEMA,
             zero_threshold: ZERO_THRESHOLD,
             zero_count: self.zero,
-            negative: NativeHistogramBuckets {
-                spans: &[],
-                deltas: &[],
-            },
-            positive: NativeHistogramBuckets {
-                spans: &self.spans,
-                deltas: &self.deltas,
-            },
+            negative: self.below.buckets(),
+            positive: self.above.buckets(),
             created: None,
         }
     }
@@ -96,12 +117,15 @@ mod tests {
             (Some(4), 1),
             (Some(-19), 1),
         ] {
-            native.add(exponent, count);
+            native.add(exponent, false, count);
         }
-        assert_eq!(native.count(), 12);
+        native.add(Some(9), true, 4);
+        assert_eq!(native.count(), 16);
         let encoded = native.encode();
-        assert_eq!(encoded.spans, [(-20, 2), (22, 1)]);
-        assert_eq!(encoded.deltas, [3, 3, -5]);
+        assert_eq!(encoded.above.spans, [(-20, 2), (22, 1)]);
+        assert_eq!(encoded.above.deltas, [3, 3, -5]);
+        assert_eq!(encoded.below.spans, [(9, 1)]);
+        assert_eq!(encoded.below.deltas, [4]);
         assert_eq!(encoded.histogram().zero_count, 2);
     }
 }

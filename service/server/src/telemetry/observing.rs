@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lumpscope_observer::{AuditReport, GuardPolicy, StoreReport};
+use lumpscope_observer::{AuditReport, DiskTime, GuardPolicy, StoreReport};
 
 use super::collector::{Snapshot, Sources};
 use super::exposition::Out;
@@ -153,6 +153,7 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         s.report.block.sequential
     })?;
     out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
+    out.histogram(&names::SIGNED_SEEK, stores, heat::signed_seek)?;
     out.histogram(&names::DEVICE_TIME, stores, heat::device_time)?;
     out.histogram(&names::SEEK_DEVICE_TIME, stores, heat::seek_device_time)?;
     out.histogram(&names::FLUSH_TIME, stores, heat::flush_time)?;
@@ -168,7 +169,25 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         &names::BLOCK_OLDEST,
         stores.iter().map(|s| (vec![&*s.named.name], oldest(s))),
     )?;
+    disk_time(out, &names::BLOCK_BUSY, stores, |time| time.busy_ns)?;
+    disk_time(out, &names::BLOCK_UNDER_WAY, stores, |time| {
+        time.under_way_ns
+    })?;
     failures(out, stores)
+}
+
+/// Absent where the kernel does not count.
+fn disk_time(
+    out: &mut Out<'_, '_>,
+    metric: &Metric,
+    stores: &[Snapshot<'_>],
+    of: fn(DiskTime) -> u64,
+) -> fmt::Result {
+    let told = stores.iter().filter_map(|s| {
+        let time = s.report.in_flight.time?;
+        Some((vec![&*s.named.name], seconds(of(time))))
+    });
+    out.counter(metric, told)
 }
 
 fn failures(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {

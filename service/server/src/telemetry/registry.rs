@@ -1,4 +1,4 @@
-//! The metrics as bytes, in the two forms that scrapers ask for.
+//! The metrics as bytes, in the forms that scrapers ask for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,6 +13,7 @@ use prost::Message as _;
 
 use super::Sources;
 use super::collector::{Form, ServiceCollector};
+use super::plain::plain;
 
 /// All metrics of the service, read when they are asked for.
 #[derive(Debug)]
@@ -32,27 +33,32 @@ impl Metrics {
             registry
         };
         Self {
-            text: registry(Form::Text),
+            text: registry(Form::OpenMetrics),
             protobuf: registry(Form::Protobuf),
         }
     }
 
-    /// As OpenMetrics text: histograms have classic buckets.
+    /// All of them, in this form.
     ///
     /// # Errors
     /// When a value cannot be written.
-    pub(crate) fn text(&self) -> Result<Vec<u8>, fmt::Error> {
+    pub(crate) fn write(&self, form: Form) -> Result<Vec<u8>, fmt::Error> {
+        match form {
+            Form::OpenMetrics => self.text().map(String::into_bytes),
+            Form::Plain => self.text().map(|text| plain(&text).into_bytes()),
+            Form::Protobuf => self.protobuf(),
+        }
+    }
+
+    fn text(&self) -> Result<String, fmt::Error> {
         let mut written = String::new();
         text::encode(&mut written, &self.text)?;
-        Ok(written.into_bytes())
+        Ok(written)
     }
 
     /// As `io.prometheus.client.MetricFamily` messages, each after its length: histograms have
     /// native and classic buckets.
-    ///
-    /// # Errors
-    /// When a value cannot be written.
-    pub(crate) fn protobuf(&self) -> Result<Vec<u8>, fmt::Error> {
+    fn protobuf(&self) -> Result<Vec<u8>, fmt::Error> {
         let families = prometheus_protobuf::encode(&self.protobuf)?;
         let mut written = Vec::new();
         for family in with_exemplars(families) {

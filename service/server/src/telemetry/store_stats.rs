@@ -124,8 +124,10 @@ pub fn numbers(named: &NamedStore) -> impl Iterator<Item = (&'static Metric, f64
     });
     let draining = u64::from(named.mode() != Mode::Serving);
     let failed = u64::from(!named.failed().is_empty());
+    let volatile = u64::from(named.store.info().volatile.is_some());
     let service = [
         (&names::STORE_FAILED, failed),
+        (&names::STORE_VOLATILE, volatile),
         (&names::STORE_DRAINING, draining),
         (&names::STORE_UNDER_WAY, named.under_way()),
     ];
@@ -137,6 +139,7 @@ pub fn numbers(named: &NamedStore) -> impl Iterator<Item = (&'static Metric, f64
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     let service = [
         &names::STORE_FAILED,
+        &names::STORE_VOLATILE,
         &names::STORE_DRAINING,
         &names::STORE_UNDER_WAY,
     ];

@@ -44,6 +44,7 @@ fn draining(store: &str, timeout_ms: u32) -> v1::DrainRequest {
     v1::DrainRequest {
         store: store.to_owned(),
         timeout_ms,
+        changes_only: false,
     }
 }
 
@@ -310,6 +311,66 @@ async fn one_store_drains_and_the_other_goes_on() {
     admin.resume(resume).await.unwrap();
     assert!(get(&mut service.client, "one", 5).await.unwrap() == body(5, 1000));
     assert_eq!(service.http_get("/healthz").await.0, 200);
+    drop(admin);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_refuses_changes_is_read() {
+    let dir = folder();
+    let path = store_file(dir.path(), "frozen", 16 * MIB, 4096, 0.05);
+    let mut service = Running::start(&[("s", &path)]).await;
+    let mut admin = service.admin().await;
+    put(&mut service.client, "s", 1, &body(1, 10))
+        .await
+        .unwrap();
+    let half = HalfPut::begin(&service, "s", 5).await;
+    let changes_only = || v1::DrainRequest {
+        changes_only: true,
+        ..draining("s", LONG)
+    };
+    // A put whose bytes are not all there is no change under way.
+    let left = admin.drain(changes_only()).await.unwrap();
+    assert_eq!(left.into_inner().under_way, 0);
+    let words = ["\"s\"", "refuse changes", "admin resume"];
+    let read_only = Code::FailedPrecondition;
+    refused(half.finish(5).await, read_only, &words);
+    let late = put(&mut service.client, "s", 6, &body(6, 10)).await;
+    refused(late, read_only, &words);
+    let ask = v1::DeleteRequest {
+        store: "s".into(),
+        id: raw_id(1),
+        ..Default::default()
+    };
+    refused(service.client.delete(ask).await, read_only, &words);
+    assert!(get(&mut service.client, "s", 1).await.unwrap() == body(1, 10));
+    let sync = v1::SyncRequest { store: "s".into() };
+    admin.sync(sync).await.unwrap();
+    let info = state(&mut service.client, "s").await.unwrap();
+    assert_eq!(info.state(), v1::StoreState::ReadOnly);
+    assert!(info.state_reason.contains("admin resume"), "{info:?}");
+    let not = Ok(ServingStatus::NotServing);
+    assert_eq!(health(&service, "store/s").await, not);
+    // The operator asked for it: no disk has failed.
+    let (_, text) = service.http_get("/metrics").await;
+    for line in [
+        "lumpscope_store_failed{store=\"s\"} 0.0",
+        "lumpscope_store_state{state=\"read-only\",store=\"s\"} 1.0",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let resume = v1::ResumeRequest { store: "s".into() };
+    admin.resume(resume).await.unwrap();
+    put(&mut service.client, "s", 6, &body(6, 10))
+        .await
+        .unwrap();
+    // The state goes with the store.
+    admin.drain(changes_only()).await.unwrap();
+    admin.remove_store(removal("s", LONG)).await.unwrap();
+    add(&mut admin, "s", &path).await.unwrap();
+    put(&mut service.client, "s", 7, &body(7, 10))
+        .await
+        .unwrap();
     drop(admin);
     service.stop().await;
 }

@@ -223,3 +223,84 @@ async fn both_sides_of_tls_know_each_other() {
     stop.send(()).unwrap();
     ended.await.unwrap().unwrap();
 }
+
+/// A service whose numbers one client asks for, and another client.
+struct Asked {
+    client: Client,
+    asking: Client,
+}
+
+impl Asked {
+    async fn new(running: &Running, connections: usize) -> Self {
+        let options = |connections| Options {
+            connections,
+            ..Options::new(&running.grpc)
+        };
+        Self {
+            asking: Client::connect(options(1)).await.unwrap(),
+            client: Client::connect(options(connections)).await.unwrap(),
+        }
+    }
+
+    /// Connections of the client.
+    async fn connections(&self) -> u32 {
+        let ask = v1::DescribeServiceRequest {};
+        let about = self.asking.describe_service(ask).await.unwrap();
+        about.connections - 1
+    }
+
+    async fn until_under_way(&self, wanted: u64) {
+        loop {
+            let ask = v1::DescribeServiceRequest {};
+            if self.asking.describe_service(ask).await.unwrap().under_way == wanted {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// A put that does not end, because the rest of its bytes does not come.
+    async fn endless(&self, id: u128) -> (tokio::task::JoinHandle<()>, tokio::io::DuplexStream) {
+        let (rest, come) = tokio::io::duplex(64);
+        let client = self.client.clone();
+        let put = tokio::spawn(async move {
+            let body = Body::reader(come, 1000);
+            let options = PutOptions::default();
+            panic!("{:?}", client.put(STORE, LumpId(id), body, &options).await);
+        });
+        (put, rest)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_calls_get_more_connections_up_to_the_bound() {
+    for bound in [1, 3] {
+        let dir = folder();
+        let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
+        let running = Running::start(&[(STORE, &path)]).await;
+        let asked = Asked::new(&running, usize::try_from(bound).unwrap()).await;
+        for id in 0..8 {
+            let options = PutOptions::default();
+            let put = asked.client.put(STORE, LumpId(id), "x", &options);
+            put.await.unwrap();
+        }
+        assert_eq!(asked.connections().await, 1, "one call at a time");
+        let mut puts = Vec::new();
+        // A connection is made beside the calls, so it may come with a later one.
+        while puts.len() < 12 || asked.connections().await < bound {
+            let number = puts.len() + 1;
+            puts.push(asked.endless(100 + number as u128).await);
+            asked.until_under_way(number as u64).await;
+            assert!(number < 1000);
+        }
+        assert_eq!(asked.connections().await, bound);
+        // Given up here, they are given up in the service, too.
+        for (put, _rest) in puts {
+            put.abort();
+        }
+        asked.until_under_way(0).await;
+        assert!(asked.client.head(STORE, LumpId(101)).await.is_err());
+        drop(asked);
+        running.stop().await;
+    }
+}

@@ -15,5 +15,6 @@ mod grpc_web;
 mod methods;
 mod page;
 mod passing;
+mod places;
 mod refusals;
 mod watching;

@@ -44,7 +44,21 @@ async fn the_endpoint_exports_what_the_table_says() {
     // The report waits until the observer has taken in what ended.
     let mut observe = service.observe().await;
     observe.report(v1::ReportRequest::default()).await.unwrap();
-    let (status, text) = service.http_get("/metrics").await;
+    let (status, plain) = service.http_get("/metrics").await;
+    assert_eq!(status, 200);
+    let marks = [
+        "# EOF",
+        "# UNIT",
+        " info\n",
+        "# TYPE lumpscope_requests counter",
+    ];
+    assert!(!marks.iter().any(|mark| plain.contains(mark)), "{plain}");
+    assert!(plain.contains("# TYPE lumpscope_requests_total counter\n"));
+    let stream = tokio::net::TcpStream::connect(service.metrics)
+        .await
+        .unwrap();
+    let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
+    let (status, text) = crate::door::harness::http_get(stream, "/metrics", accept).await;
     assert_eq!(status, 200);
     assert!(text.ends_with("# EOF\n"));
     let mut types = BTreeMap::new();
@@ -274,6 +288,15 @@ async fn reflection_lists_the_services() {
         ask(MessageRequest::FileContainingSymbol(
             "lumpscope.v1.LumpStore".into(),
         )),
+        ask(MessageRequest::FileContainingSymbol(
+            "google.rpc.ErrorInfo".into(),
+        )),
+        ask(MessageRequest::FileContainingSymbol(
+            "google.rpc.RetryInfo".into(),
+        )),
+        ask(MessageRequest::FileContainingSymbol(
+            "google.rpc.BadRequest".into(),
+        )),
     ]);
     let mut answers = client
         .server_reflection_info(questions)
@@ -292,11 +315,13 @@ async fn reflection_lists_the_services() {
     ] {
         assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
     }
-    let second = answers.message().await.unwrap().unwrap().message_response;
-    assert!(
-        matches!(second, Some(MessageResponse::FileDescriptorResponse(_))),
-        "{second:?}"
-    );
+    for _ in 0..4 {
+        let next = answers.message().await.unwrap().unwrap().message_response;
+        assert!(
+            matches!(next, Some(MessageResponse::FileDescriptorResponse(_))),
+            "{next:?}"
+        );
+    }
     drop((client, answers));
     service.stop().await;
 }

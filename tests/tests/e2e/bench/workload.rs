@@ -1,4 +1,4 @@
-//! `lumpscope bench run`, `commands` and `peers` end to end, at tiny sizes: what is checked is that
+//! `lumpscope bench run`, and `peers` end to end, at tiny sizes: what is checked is that
 //! every byte is right and everything is said, never how fast it was.
 
 use std::io::{BufRead as _, BufReader};
@@ -132,10 +132,10 @@ fn a_file_of_ones_own_is_made_and_removed_and_nothing_is_overwritten() {
     let folder = tempfile::tempdir().expect("a directory can be made");
     let file = folder.path().join("store");
     let path = file.display().to_string();
-    verified(folder.path(), &["--path", &path]);
+    verified(folder.path(), &["--device", &path]);
     assert!(!file.exists(), "the store is left");
     std::fs::write(&file, "mine").expect("a file can be written");
-    let output = bench(&["run", "rand1", "--scale", "0.001", "--path", &path]);
+    let output = bench(&["run", "rand1", "--scale", "0.001", "--device", &path]);
     assert!(!output.status.success());
     assert!(
         said(&output).contains("is there already"),
@@ -176,10 +176,7 @@ fn what_makes_no_sense_is_refused() {
             &["peers", "--capacity", "64M", "--size", "16M"],
             "at least 8 lumps",
         ),
-        (
-            &["commands", "rand1", "--summary", "--limit", "3"],
-            "cannot be used",
-        ),
+        (&["run", "rand1", "--limit", "3"], "required arguments"),
     ] {
         let output = bench(args);
         assert!(!output.status.success(), "{args:?}");
@@ -193,12 +190,14 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn commands_end_quietly_with_their_reader() {
-    let all = run_ok(&["bench", "commands", "seq2", "--limit", "1"]);
+    let all = run_ok(&[
+        "bench", "run", "seq2", "--print", "commands", "--limit", "1",
+    ]);
     let lines: Vec<&str> = all.lines().collect();
     assert_eq!(lines[0], "# commands 5000 least_required_bytes 20971520000");
     assert_eq!(lines[2..], ["put 00000000000000000000000000000001 4194304"]);
     let mut command = Command::new(binary());
-    command.args(["bench", "commands", "seq1"]);
+    command.args(["bench", "run", "seq1", "--print", "commands"]);
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

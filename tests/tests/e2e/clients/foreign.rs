@@ -1,4 +1,5 @@
-//! Clients that know nothing of this project but its `.proto` files, or not even these: Python's grpcio, grpcurl, ghz.
+//! Clients that know nothing of this project but its `.proto` files, or not even these: Python's grpcio, grpc-go,
+//! grpc-java, grpcurl, ghz.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -119,6 +120,68 @@ fn the_python_example_works_unchanged() {
 }
 
 #[test]
+fn the_python_example_works_over_the_unix_socket() {
+    if !available(&[Need::Tool("grpc-python")]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("lumpscope.sock");
+    let served = Served::start(&["--unix-socket", socket.to_str().expect("UTF-8")]);
+    let server = format!("unix:{}", socket.display());
+    let said = good(&python(&["--server", &server, "--store", "disk"]));
+    assert!(said.ends_with("all done\n"), "{said}");
+    assert!(served.service.stop());
+}
+
+/// Reads metrics from stdin with the parser of the form that is the argument; it refuses what is not of it.
+const PARSER: &str = "
+import importlib, sys
+parser = importlib.import_module(sys.argv[1])
+families = list(parser.text_string_to_metric_families(sys.stdin.read()))
+print(len(families))
+";
+
+#[test]
+fn scrapers_get_the_form_that_they_ask_for() {
+    if !available(&[Need::Tool("grpc-python")]) {
+        return;
+    }
+    let served = Served::start(&[]);
+    good(&python(&["--server", served.address(), "--store", "disk"]));
+    for (accept, kind, parser) in [
+        (
+            "text/plain;version=0.0.4",
+            "text/plain; version=0.0.4;",
+            "prometheus_client.parser",
+        ),
+        (
+            "text/plain;version=1.0.0",
+            "text/plain; version=1.0.0;",
+            "prometheus_client.parser",
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
+            "application/openmetrics-text; version=1.0.0;",
+            "prometheus_client.openmetrics.parser",
+        ),
+    ] {
+        let scraped = served.service.scrape_as(accept);
+        let (head, metrics) = scraped.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains(kind), "{head}");
+        let file = served.folder.path().join("metrics");
+        std::fs::write(&file, metrics).expect("a file can be written");
+        let parsed = Command::new(find_tool("grpc-python").expect("it was found before"))
+            .args(["-c", PARSER, parser])
+            .stdin(std::fs::File::open(&file).expect("it was written"))
+            .output()
+            .expect("it starts");
+        let families: usize = good(&parsed).trim().parse().expect("a number");
+        assert!(families > 100, "{families}");
+    }
+    assert!(served.service.stop());
+}
+
+#[test]
 fn the_python_example_works_with_a_token() {
     if !available(&[Need::Tool("grpc-python")]) {
         return;
@@ -132,6 +195,87 @@ fn the_python_example_works_with_a_token() {
     let token = ["--token-file", token.to_str().expect("UTF-8")];
     let said = good(&python(&[&connect[..], &token].concat()));
     assert!(said.ends_with("all done\n"), "{said}");
+}
+
+/// A copy of an example's folder, in which code can be generated.
+fn example(language: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let from = protos().join("examples").join(language);
+    good(
+        &Command::new("cp")
+            .arg("-r")
+            .arg(from.join("."))
+            .arg(folder.path())
+            .output()
+            .expect("cp starts"),
+    );
+    folder
+}
+
+fn inside(folder: &Path, name: &str) -> Command {
+    let mut command = Command::new(find_tool(name).expect("it was found before"));
+    command.current_dir(folder);
+    command
+}
+
+/// Runs an example without a token, which is refused, and with it.
+fn runs_with_a_token(run: impl Fn(&str, Option<&str>) -> Output) {
+    let (served, token) = Served::with_token();
+    let refused = run(served.address(), None);
+    assert!(!refused.status.success());
+    let said = [refused.stdout, refused.stderr].concat();
+    let said = String::from_utf8_lossy(&said).to_uppercase();
+    assert!(said.contains("UNAUTHENTICATED"), "{said}");
+    let said = good(&run(served.address(), token.to_str()));
+    assert!(said.ends_with("ok delete\nall done\n"), "{said}");
+    assert!(said.contains("reason UNKNOWN_LUMP"), "{said}");
+    assert!(served.service.stop());
+}
+
+#[test]
+fn the_go_example_is_compiled_and_works() {
+    if !available(&[Need::Tool("grpc-go"), Need::Tool("buf")]) {
+        return;
+    }
+    let folder = example("go");
+    let folder = folder.path();
+    let protos = protos().canonicalize().expect("it is there");
+    let generated = inside(folder, "buf").arg("generate").arg(protos).output();
+    good(&generated.expect("buf starts"));
+    let go = |args: &[&str]| {
+        inside(folder, "grpc-go")
+            .args(args)
+            .output()
+            .expect("go starts")
+    };
+    good(&go(&["vet", "./..."]));
+    good(&go(&["build", "-o", "example"]));
+    runs_with_a_token(|server, token| {
+        let mut run = Command::new(folder.join("example"));
+        run.args(["--server", server, "--store", "disk"]);
+        run.args(token.map(|file| format!("--token-file={file}")));
+        run.output().expect("it was built")
+    });
+}
+
+#[test]
+fn the_java_example_is_compiled_and_works() {
+    if !available(&[Need::Tool("grpc-java")]) {
+        return;
+    }
+    let folder = example("java");
+    let protos = protos().canonicalize().expect("it is there");
+    let protos = format!("-Dprotos={}", protos.to_str().expect("UTF-8"));
+    let maven = |goals: &[&str]| {
+        let mut run = inside(folder.path(), "grpc-java");
+        run.args(["--quiet", "--batch-mode", "--offline", &protos]);
+        run.args(goals).output().expect("mvn starts")
+    };
+    good(&maven(&["compile"]));
+    runs_with_a_token(|server, token| {
+        let token = token.map_or_else(String::new, |file| format!(" token-file={file}"));
+        maven(&["exec:java", &format!("-Dexec.args={server} disk{token}")])
+    });
 }
 
 /// Ways to tell a tool of the Go world what the service speaks.

@@ -49,7 +49,12 @@ fn with(changes: &[(&str, &str, &str)]) -> String {
     let copy = tempfile::tempdir().expect("there is room");
     let root = folder();
     let root = root.ancestors().nth(2).expect("the workspace");
-    for path in ["dashboards", "service/server/METRICS.md"] {
+    let inputs = [
+        "dashboards",
+        "service/server/METRICS.md",
+        "docker-compose.yml",
+    ];
+    for path in inputs {
         let target = copy.path().join(path);
         std::fs::create_dir_all(target.parent().expect("a folder")).expect("it can be made");
         let copied = Command::new("cp")
@@ -105,4 +110,130 @@ fn an_option_that_grafana_does_not_know_does_not_compile() {
         "'auto_min'",
     )]);
     assert!(said.contains("footer"), "{said}");
+}
+
+const BUILD: &str = "dashboards/grafana/src/build.ts";
+const PANELS: &str = "dashboards/grafana/src/panels.ts";
+const OVERVIEW: &str = "dashboards/grafana/src/overview.ts";
+const SEEK: &str = "dashboards/grafana/src/seek.ts";
+const ENGINE: &str = "dashboards/grafana/src/engine.ts";
+
+/// Faults that only Grafana would show: file, text, other text, and what is found then.
+const FAULTS: [(&str, &str, &str, &str); 15] = [
+    (
+        BUILD,
+        ".titleFormat('{{alertname}}')",
+        ".titleFormat('Alert')",
+        "a mark of Alerts does not name its alert and its runbook",
+    ),
+    (
+        PANELS,
+        ".xTickLabelMaxLength(40)",
+        "",
+        "labels below the bars end after",
+    ),
+    (PANELS, "color: 'blue', ", "", "red from 80 of the unit on"),
+    (
+        PANELS,
+        "if (words.native) panel",
+        "if (!words.native) panel",
+        "the zero bucket of a native histogram empties the panel",
+    ),
+    (
+        PANELS,
+        ".scheme('YlOrRd')",
+        ".scheme('Turbo')",
+        "the palette Turbo is not turned round",
+    ),
+    (
+        OVERVIEW,
+        "      names: true,\n",
+        "",
+        "Version: shows how many there are, not which",
+    ),
+    (
+        OVERVIEW,
+        "worst('instance, store')",
+        "worst('store')",
+        "stores of one name are one series",
+    ),
+    (
+        OVERVIEW,
+        "legend: '{{instance}} {{store}}'",
+        "legend: '{{store}}'",
+        "stores of one name have one legend",
+    ),
+    (
+        OVERVIEW,
+        "[null, 'green'], [1, 'red']",
+        "[null, 'green'], [1, 'red'], [0, 'red']",
+        "thresholds do not rise",
+    ),
+    (
+        SEEK,
+        "legend: name,",
+        "legend: name && '{{store}}',",
+        "two queries have one legend",
+    ),
+    (
+        SEEK,
+        "`sum by (le) (${ofDisks(rate('lumpscope_block_signed",
+        "`sum by (le, operation) (${ofDisks(rate('lumpscope_block_signed",
+        "Time and signed seek distance: rows are not the buckets",
+    ),
+    (
+        SEEK,
+        "'16GiB..inf'];",
+        "];",
+        "no table has a line for seek=16GiB..inf",
+    ),
+    (
+        ENGINE,
+        "'Past their deadline'",
+        "'Requests that were past their deadline'",
+        "the title is cut on a laptop",
+    ),
+    (
+        ENGINE,
+        "said('never', 0)",
+        "said('never', 1)",
+        "a time of 0 is shown as decades ago",
+    ),
+    (ENGINE, "      w: 16,", "      w: 12,", "holes in the grid"),
+];
+
+#[test]
+fn what_grafana_would_show_otherwise_is_found() {
+    if !needs() {
+        return;
+    }
+    let said = with(&FAULTS.map(|(file, from, to, _)| (file, from, to)));
+    for (.., found) in FAULTS {
+        assert!(said.contains(found), "{found}: {said}");
+    }
+}
+
+#[test]
+fn rows_that_are_not_buckets_and_runbooks_that_are_nowhere_are_found() {
+    if !needs() {
+        return;
+    }
+    let said = with(&[
+        (
+            PANELS,
+            "format: prometheus.PromQueryFormat.Heatmap }));",
+            "}));",
+        ),
+        (
+            "docker-compose.yml",
+            "- ./docs/runbooks:",
+            "- ./docs/books:",
+        ),
+    ]);
+    for found in [
+        "in the order of parseFloat of their names",
+        "puts no runbooks at",
+    ] {
+        assert!(said.contains(found), "{found}: {said}");
+    }
 }

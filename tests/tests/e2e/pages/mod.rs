@@ -3,6 +3,7 @@
 
 mod browser;
 mod dashboards;
+mod exposition;
 mod grafana;
 mod report;
 mod rules;

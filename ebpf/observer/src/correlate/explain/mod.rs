@@ -4,6 +4,8 @@ mod steps;
 mod story;
 mod words;
 
+use lumpscope_units::human::counted;
+
 use crate::api::STAGES;
 use crate::event::BlockOp;
 use crate::report::{BlockIo, SlowRequest};
@@ -13,7 +15,7 @@ use super::disk::Disk;
 use super::lost;
 use super::owner::{CLASSES, Owner};
 use super::processes::Cgroups;
-use super::requests::{Block, Open};
+use super::requests::{Block, Gaps, Open};
 use super::totals::stage_times;
 use story::Story;
 
@@ -65,7 +67,7 @@ pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
         stages: stage_times(known.stages),
         waited_for: ended.waited_for,
         block_requests: open.count,
-        sentence: Story { known, blocks }.sentence(),
+        sentence: Story { known }.sentence(),
         steps: steps::steps(known, blocks),
         lost: lost::report(known.lost),
         lost_in_all_ns: open.lost.in_all(),
@@ -117,7 +119,7 @@ fn incomplete(known: &Known<'_>) -> String {
     }
     if u32::try_from(open.blocks.len()).is_ok_and(|listed| listed < open.count) {
         gaps.push(format!(
-            "{} of its {} block requests are listed",
+            "{} of its {} block requests listed",
             open.blocks.len(),
             open.count
         ));
@@ -125,44 +127,45 @@ fn incomplete(known: &Known<'_>) -> String {
     if open.gaps.too_many_intervals {
         gaps.push("the times of some of its block requests count as submit".to_owned());
     }
-    let data = open.blocks.iter().filter(|b| b.event.op.is_data());
-    let unknown_start = data.filter(|b| b.event.queue_ns.is_none()).count();
-    if unknown_start > 0 {
+    let Gaps {
+        unqueued,
+        unsent,
+        unfinished,
+        ..
+    } = open.gaps;
+    if unqueued > 0 {
         gaps.push(format!(
-            "when {unknown_start} of its reads and writes were queued was not seen"
+            "when {unqueued} of its reads and writes were queued was not seen"
         ));
     }
-    let unsent = |b: &&Block| b.event.op.is_data() && b.event.issue_ns.is_none();
-    let unsent = open.blocks.iter().filter(unsent).count();
     if unsent > 0 {
         gaps.push(format!(
-            "when {unsent} of its reads and writes were sent to the disk was not seen: their time \
+            "when {unsent} of its block requests were sent to the disk was not seen: their time \
              there is not known and counts as submit"
         ));
     }
-    let unseen = open.blocks.iter().filter(|b| b.event.done_unknown).count();
-    if unseen > 0 {
+    if unfinished > 0 {
         gaps.push(format!(
-            "when {unseen} of its block requests completed was not seen: their time at the \
+            "when {unfinished} of its block requests completed was not seen: their time at the \
              device is not known and counts as submit"
         ));
     }
     if open.uncertain > 0 {
         gaps.push(format!(
-            "whether {} of its block requests were made for it is not certain",
+            "{} of its block requests not certain to be its own",
             open.uncertain
         ));
     }
     if open.gaps.perhaps_merged > 0 {
         gaps.push(format!(
-            "{} block requests of others may have some of its own merged into them",
-            open.gaps.perhaps_merged
+            "some of its own may be merged into {} of others",
+            counted(open.gaps.perhaps_merged.into(), "block request")
         ));
     }
     if open.lacks > 0 {
         gaps.push(format!(
-            "{} bytes that were read or written for it are in none of its block requests",
-            open.lacks
+            "{} read or written for it in none of its block requests",
+            counted(open.lacks, "byte")
         ));
     }
     if open.lost.at_least {

@@ -13,7 +13,7 @@ use crate::event::BlockOp;
 use crate::report::Step;
 
 use super::Known;
-use super::words::{place_text, purpose_name, waited_for};
+use super::words::{behind, place_text, purpose_name, waited_for};
 
 /// All steps, in the order of time.
 pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
@@ -36,18 +36,28 @@ pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
         "data I/O; what the disk did in it was not seen".to_owned()
     } else {
         format!(
-            "system calls and checks, spread over {} of data I/O",
+            "none of its block requests was queued or at the disk, spread over {} of data I/O",
             short_ns(data)
         )
     };
     let plan = [
         (0, recv, recv, "received"),
         (1, sched, sched, "waited for the store's turn"),
-        (2, index, index, "index looked up, or blocks chosen"),
+        (2, index, index, "index lookup or block allocation"),
         (3, submit, data, &in_system),
         (7, wait, wait, &format!("waited for {}", waited_for(known))),
-        (8, write, write, "its batch was written to the journal"),
-        (9, flush, flush, "flushes that it needed"),
+        (
+            8,
+            write,
+            write,
+            "its batch is written to the journal, until the service has seen that",
+        ),
+        (
+            9,
+            flush,
+            flush,
+            "flushes that it needs, until the service has seen their end",
+        ),
         (
             6,
             journal,
@@ -125,10 +135,9 @@ fn times(block: &Block) -> String {
     let mut parts = Vec::new();
     if event.queue_ns.is_some() && event.issue_ns.is_some() {
         let waited = short_ns(event.queue_time_ns());
-        parts.push(match block.ahead {
-            0 => format!("waited {waited}"),
-            1 => format!("waited {waited} behind 1 block request of others"),
-            n => format!("waited {waited} behind {n} block requests of others"),
+        parts.push(match behind(block.ahead, "") {
+            None => format!("queued {waited}"),
+            Some(behind) => format!("queued {waited} {behind}"),
         });
     } else if event.op != BlockOp::Flush {
         parts.push("how long it waited was not seen".to_owned());
@@ -139,10 +148,10 @@ fn times(block: &Block) -> String {
         (None, _) => "when it was sent was not seen".to_owned(),
     });
     if event.is_of_ring_worker() {
-        parts.push("made by a worker of the io_uring".to_owned());
+        parts.push("issued by an io_uring worker".to_owned());
     }
     if block.share.uncertain {
-        parts.push("perhaps not its own".to_owned());
+        parts.push("possibly not its own".to_owned());
     }
     if event.failed {
         parts.push(match event.failure_name() {

@@ -1,19 +1,19 @@
 //! A request's story in one sentence. Unknowns are called unknown.
+//!
+//! Each clause is a sum over all that was done for the request. What it did in a stage is told by its
+//! own times: when its I/Os were asked for and had returned, and when their block requests were
+//! queued and at the disk.
 
 use lumpscope_units::human::{short_bytes, short_ns};
 
-use crate::api::Purpose;
-use crate::correlate::requests::Block;
-use crate::correlate::stages;
-use crate::event::BlockOp;
+use crate::correlate::requests::IoWork;
 
 use super::Known;
-use super::words::{place_text, waited_for};
+use super::words::{behind, culprit_text, place_text, waited_for};
 
-/// A request and its block requests in the order in which the disk was sent them.
+/// A request that has ended.
 pub(super) struct Story<'a> {
     pub(super) known: &'a Known<'a>,
-    pub(super) blocks: &'a [Block],
 }
 
 impl Story<'_> {
@@ -22,33 +22,29 @@ impl Story<'_> {
     }
 
     pub(super) fn sentence(&self) -> String {
-        let [recv, sched, index, submit, queue, device, _, _, _, _, reply] = *self.known.stages;
+        let ended = self.known.ended;
+        let [recv, sched, index, ..] = *self.known.stages;
         let mut told = Vec::new();
-        self.tell(&mut told, recv, &self.receiving(recv));
+        self.tell(&mut told, recv, &self.receiving());
         self.tell(&mut told, sched, "waiting for the store's turn");
         self.tell(&mut told, index, "in the index");
-        self.tell(&mut told, submit, "submitting");
-        if let Some(waited) = self.waited(queue) {
-            told.push(waited);
-        }
-        told.extend(self.data(device));
+        self.data(&mut told);
         told.extend(self.commit());
-        self.tell(&mut told, reply, "replying");
+        self.tell(&mut told, self.known.stages[10], "replying");
         if self.known.open.count == 0 {
             told.push(self.nothing_seen().to_owned());
         }
-        let failed = if self.known.ended.ok {
-            ""
-        } else {
-            " and failed"
-        };
-        let size = if self.known.ended.bytes > 0 {
-            format!(" of {}", short_bytes(self.known.ended.bytes))
-        } else {
-            String::new()
+        let failed = if ended.ok { "" } else { " and failed" };
+        let size = match ended.bytes {
+            0 => String::new(),
+            bytes => format!(" of {}", short_bytes(bytes)),
         };
         let total = short_ns(self.total());
-        let head = format!("{}{size} took {total}{failed}", self.known.ended.method);
+        let head = format!(
+            "{}{size} took {total}{failed}{}",
+            ended.method,
+            self.culprit()
+        );
         if told.is_empty() {
             head
         } else {
@@ -56,28 +52,61 @@ impl Story<'_> {
         }
     }
 
-    /// A stage is worth telling from one twentieth of the whole.
+    /// Whom the disk served meanwhile, if that is worth telling.
+    fn culprit(&self) -> String {
+        let (ended, lost) = (self.known.ended, &self.known.open.lost);
+        let least = if lost.at_least { "at least " } else { "" };
+        match lost.worst(ended.begin_ns, ended.end_ns) {
+            Some((culprit, ns)) if self.is_worth(ns) => format!(
+                ", and the disk served {} for {least}{} of it",
+                culprit_text(self.known, &culprit),
+                short_ns(ns)
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// A time is worth telling from one twentieth of the whole.
+    fn is_worth(&self, ns: u64) -> bool {
+        ns > 0 && ns.saturating_mul(20) >= self.total()
+    }
+
     fn tell(&self, told: &mut Vec<String>, ns: u64, what: &str) {
-        if ns > 0 && ns.saturating_mul(20) >= self.total() {
+        if self.is_worth(ns) {
             told.push(format!("{} {what}", short_ns(ns)));
         }
     }
 
-    /// What was received while the disk was at work for it is in no other stage.
-    fn receiving(&self, recv: u64) -> String {
-        let begin = self.known.ended.begin_ns;
-        let end = begin.saturating_add(recv);
-        let clipped = self.of(Purpose::Data).filter_map(|block| {
-            let (from, to) = block.event.at_device_ns()?;
-            Some((from.clamp(begin, end), to.clamp(begin, end)))
-        });
-        match stages::union(clipped.collect()) {
+    /// `at least ` if I/Os may have been under way before a stage, for their time counts in it too.
+    fn least(&self, work: &IoWork, mixed: bool, stage_at: u64) -> &'static str {
+        let stage_ns = self.known.ended.begin_ns.saturating_add(stage_at);
+        match mixed || work.asked.iter().any(|(from, _)| *from < stage_ns) {
+            true => "at least ",
+            false => "",
+        }
+    }
+
+    /// Until when its I/Os count.
+    fn end_ns(&self) -> u64 {
+        self.known.ended.end_ns
+    }
+
+    /// At the disk for its data for longer than the data took is what it did while the body came.
+    fn receiving(&self) -> String {
+        let data_ns = self.known.ended.stages_ns[3];
+        let device = self.known.open.data.times(self.end_ns()).device;
+        match device.saturating_sub(data_ns) {
             0 => "receiving".to_owned(),
             meanwhile => format!(
-                "receiving, {} of it while the disk wrote what had come",
+                "receiving, at least {} of it while the disk wrote what had come",
                 short_ns(meanwhile)
             ),
         }
+    }
+
+    /// When its I/Os were asked for, and when their block requests were at the disk.
+    fn knows_its_ios(&self) -> bool {
+        self.known.disk.is_some() && !self.known.open.gaps.too_many_intervals
     }
 
     fn nothing_seen(&self) -> &'static str {
@@ -87,109 +116,123 @@ impl Story<'_> {
         }
     }
 
-    fn waited(&self, queue: u64) -> Option<String> {
-        let most = self.of(Purpose::Data).map(|block| block.ahead).max();
-        let most = most.unwrap_or(0);
-        if queue == 0 || (queue.saturating_mul(20) < self.total() && most == 0) {
-            return None;
+    /// The data's block requests: in the service and in system calls, in the queue, where the
+    /// farthest of them had to go, and how long the disk worked.
+    fn data(&self, told: &mut Vec<String>) {
+        let (open, data_ns) = (self.known.open, self.known.ended.stages_ns[3]);
+        if !self.knows_its_ios() {
+            return self.tell(told, data_ns, "of data I/O");
         }
-        let behind = match most {
-            0 => String::new(),
-            1 => " behind 1 other block request".to_owned(),
-            n => format!(" behind {n} other block requests"),
-        };
-        Some(format!("{} waiting for the disk{behind}", short_ns(queue)))
-    }
-
-    /// The data's block requests, and where the farthest of them had to go.
-    fn data(&self, device: u64) -> Option<String> {
-        let first = self.of(Purpose::Data).next()?;
-        let count = self.of(Purpose::Data).count();
-        let farthest = self
-            .of(Purpose::Data)
-            .max_by_key(|b| {
-                (
-                    b.event.seek.map(i64::unsigned_abs),
-                    std::cmp::Reverse(b.event.issue_ns),
-                )
-            })
-            .unwrap_or(first);
-        let kind = first.event.op.name();
-        let more =
-            if self.blocks.len() < usize::try_from(self.known.open.count).unwrap_or(usize::MAX) {
-                " or more"
-            } else {
+        let times = open.data.times(self.end_ns());
+        let recv_ns = self.known.ended.stages_ns[0];
+        let mixed = recv_ns > 0 && open.data.asked.len() > 1;
+        let least = self.least(&open.data, mixed, recv_ns);
+        let rest = data_ns.saturating_sub(times.in_all());
+        if self.is_worth(rest) {
+            told.push(format!("{least}{} in the service", short_ns(rest)));
+        }
+        self.tell(told, times.asked, asked(&open.data));
+        self.tell(told, times.back, "on the way back from the disk");
+        let ahead = open.most_ahead;
+        if times.queue > 0 && (self.is_worth(times.queue) || ahead.count > 0) {
+            let each = if requests(&open.data) == 1 {
                 ""
+            } else {
+                "up to "
             };
-        let plural = if count == 1 { "" } else { "s" };
-        let which = if count == 1 { "" } else { "the farthest " };
-        let size = short_bytes(u64::from(farthest.event.sectors) * 512);
+            let behind = behind(ahead, each).unwrap_or_else(|| "for the disk".to_owned());
+            told.push(format!("{} queued {behind}", short_ns(times.queue)));
+        }
+        let Some(farthest) = &open.farthest else {
+            return;
+        };
+        let which = match requests(&open.data) {
+            1 => "",
+            _ => "the farthest ",
+        };
         let shared = if farthest.share.shared {
             ", shared with other requests"
         } else {
             ""
         };
-        let place = place_text(self.known, farthest);
-        let sector = farthest.event.sector;
-        let device = short_ns(device);
-        Some(format!(
-            "{count}{more} {kind}{plural} ({which}{size} at sector {sector}{shared}, {place}), \
-             device {device}"
-        ))
+        told.push(format!(
+            "{} ({which}{} at sector {}{shared}, {}), device {}",
+            listed(&open.data, "read", "write"),
+            short_bytes(u64::from(farthest.event.sectors) * 512),
+            farthest.event.sector,
+            place_text(self.known, farthest),
+            short_ns(times.device)
+        ));
     }
 
+    /// The commit, and where most of it went.
     fn commit(&self) -> Option<String> {
         let [_, _, _, _, _, _, journal, wait, write, flush, _] = *self.known.stages;
-        let commit = [journal, wait, write, flush]
-            .into_iter()
-            .fold(0, u64::saturating_add);
-        if commit == 0 {
+        let stages = [journal, wait, write, flush].into_iter();
+        let commit = stages.fold(0, u64::saturating_add);
+        let work = &self.known.open.commit;
+        if commit == 0 || requests(work) == 0 && !self.is_worth(commit) {
             return None;
         }
-        let flushes = self
-            .blocks
-            .iter()
-            .filter(|b| b.event.op == BlockOp::Flush)
-            .count();
-        let writes = self.of(Purpose::Journal).chain(self.of(Purpose::Header));
-        let writes = writes.filter(|b| b.event.op == BlockOp::Write).count();
-        let some = |n: usize, one: &str, many: &str| match n {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            n => Some(format!("{n} {many}")),
+        let with = match requests(work) {
+            0 => String::new(),
+            _ => format!(" with {}", listed(work, "journal read", "journal write")),
         };
-        let parts: Vec<String> = [
-            some(writes, "journal write", "journal writes"),
-            some(flushes, "flush", "flushes"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let with = if parts.is_empty() {
-            String::new()
-        } else {
-            " with ".to_owned()
-        };
-        Some(format!(
-            "commit {}{with}{}{}",
-            short_ns(commit),
-            parts.join(" and "),
-            self.waited_for(wait)
-        ))
-    }
-
-    /// The wait for the batch before, if it is worth telling.
-    fn waited_for(&self, wait: u64) -> String {
-        if wait == 0 || wait.saturating_mul(20) < self.total() {
-            return String::new();
+        let times = work.times(self.end_ns());
+        let rest = commit.saturating_sub(wait).saturating_sub(times.in_all());
+        let waiting = format!("waiting for {}", waited_for(self.known));
+        let end = self.total().saturating_sub(self.known.stages[10]);
+        let least = self.least(work, false, end.saturating_sub(commit));
+        let mut parts = vec![
+            (rest, "in the service"),
+            (times.device, "at the disk"),
+            (times.queue, "queued"),
+            (times.asked, asked(work)),
+            (times.back, "on the way back from the disk"),
+            (wait, &waiting),
+        ];
+        if !self.knows_its_ios() {
+            parts.retain(|(_, what)| *what == waiting);
         }
-        let behind = waited_for(self.known);
-        format!(", {} of it waiting for {behind}", short_ns(wait))
-    }
-
-    fn of(&self, purpose: Purpose) -> impl Iterator<Item = &Block> {
-        self.blocks
+        parts.retain(|(ns, _)| self.is_worth(*ns));
+        parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+        let parts: Vec<String> = parts
             .iter()
-            .filter(move |block| block.share.purpose == purpose)
+            .map(|(ns, what)| match *what {
+                "in the service" => format!("{least}{} {what}", short_ns(*ns)),
+                _ => format!("{} {what}", short_ns(*ns)),
+            })
+            .collect();
+        let parts = match parts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", parts.join(", ")),
+        };
+        Some(format!("commit {}{with}{parts}", short_ns(commit)))
     }
+}
+
+fn requests(work: &IoWork) -> u32 {
+    work.reads + work.writes + work.flushes
+}
+
+/// The name of the time before the first block request.
+fn asked(work: &IoWork) -> &'static str {
+    match requests(work) {
+        0 => "in system calls without a block request",
+        _ => "on the way to the disk",
+    }
+}
+
+/// As `1 journal write and 2 flushes`.
+fn listed(work: &IoWork, read: &str, write: &str) -> String {
+    let all = [
+        (work.reads, read, "s"),
+        (work.writes, write, "s"),
+        (work.flushes, "flush", "es"),
+    ];
+    let some = all.iter().filter(|(n, ..)| *n > 0);
+    let some: Vec<String> = some
+        .map(|(n, one, s)| format!("{n} {one}{}", if *n == 1 { "" } else { s }))
+        .collect();
+    some.join(" and ")
 }

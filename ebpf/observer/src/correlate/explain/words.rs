@@ -1,10 +1,11 @@
 //! Places and owners in words.
 
-use lumpscope_units::human::short_bytes;
+use lumpscope_units::human::{counted, short_bytes};
 
 use crate::api::Purpose;
+use crate::correlate::lost::Culprit;
 use crate::correlate::owner::Owner;
-use crate::correlate::requests::Block;
+use crate::correlate::requests::{Block, BlocksAhead};
 
 use super::Known;
 
@@ -20,46 +21,71 @@ pub(super) fn purpose_name(purpose: Purpose) -> &'static str {
     }
 }
 
-/// How far from the request before, and whose that was.
+/// Distance from the end of the previous access, and who made that.
 pub(super) fn place_text(known: &Known<'_>, block: &Block) -> String {
     let Some(seek) = block.event.seek else {
         return "seek distance unknown".to_owned();
     };
     let whose = match known.previous(block) {
         Some(previous) => whose_text(known, previous),
-        None => "whose owner is unknown".to_owned(),
+        None => "by an unknown owner".to_owned(),
     };
     let far = short_bytes(seek.unsigned_abs().saturating_mul(512));
     match seek {
-        0 => format!("right after the previous request, {whose}"),
-        1.. => format!("{far} ahead of the previous request, {whose}"),
-        _ => format!("{far} back from the previous request, {whose}"),
+        0 => format!("right after the previous access, {whose}"),
+        1.. => format!("{far} past the end of the previous access, {whose}"),
+        _ => format!("{far} before the end of the previous access, {whose}"),
     }
 }
 
+fn system<'a>(known: &Known<'a>) -> &'a str {
+    match known.file_system {
+        "" => "file system's",
+        name => name,
+    }
+}
+
+/// Whom the disk served.
+pub(super) fn culprit_text(known: &Known<'_>, culprit: &Culprit<'_>) -> String {
+    match culprit {
+        Culprit::Process(process) if process.name.is_empty() => format!("process {}", process.pid),
+        Culprit::Process(process) => process.text(),
+        Culprit::Class(0) => "other requests".to_owned(),
+        Culprit::Class(1) => "the store's own work".to_owned(),
+        Culprit::Class(2) => format!("the {} journal", system(known)),
+        Culprit::Class(3) => format!("{} metadata", system(known)),
+        Culprit::Class(4) => "the kernel's writeback".to_owned(),
+        Culprit::Class(_) => "other processes".to_owned(),
+    }
+}
+
+/// As `behind 2 other block requests`; `None`: it was behind none.
+pub(super) fn behind(ahead: BlocksAhead, each: &str) -> Option<String> {
+    let least = if ahead.at_least { "at least " } else { each };
+    let others = counted(ahead.count.into(), "other block request");
+    (ahead.count > 0).then(|| format!("behind {least}{others}"))
+}
+
 fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
-    let system = if known.file_system.is_empty() {
-        "file system's"
-    } else {
-        known.file_system
-    };
+    let system = system(known);
     match owner {
         Owner::Request(id) if *id == known.ended.request => "its own".to_owned(),
-        Owner::Request(id) => format!("made for request {id}"),
+        Owner::Request(id) => format!("by request {id}"),
         Owner::Requests(ids) if ids.contains(&known.ended.request) => {
-            "made for it and others".to_owned()
+            "by this request and others".to_owned()
         }
         Owner::Requests(ids) => match ids.first() {
-            Some(id) => format!("made for request {id} and others"),
-            None => "made for several requests".to_owned(),
+            Some(id) => format!("by request {id} and others"),
+            None => "by several requests".to_owned(),
         },
-        Owner::Store => "made by the store for itself".to_owned(),
-        Owner::FsJournal => format!("made by the {system} journal"),
-        Owner::FsMetadata => format!("made for {system} metadata"),
-        Owner::Writeback => "made by the kernel's writeback".to_owned(),
+        Owner::Store => "by the store itself".to_owned(),
+        Owner::Unknown => "by the service, in no known place".to_owned(),
+        Owner::FsJournal => format!("by the {system} journal"),
+        Owner::FsMetadata => format!("for {system} metadata"),
+        Owner::Writeback => "by the kernel's writeback".to_owned(),
         Owner::Other(process) => match process.text() {
-            unknown if unknown.is_empty() => "made by an unknown process".to_owned(),
-            process => format!("made by process {process}"),
+            unknown if unknown.is_empty() => "by an unknown process".to_owned(),
+            process => format!("by process {process}"),
         },
     }
 }

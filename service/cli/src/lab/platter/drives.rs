@@ -30,7 +30,7 @@ pub(super) fn run(args: &DrivesArgs) -> Result<ExitCode> {
     };
     if args.json {
         let all = drives.iter().map(as_json).collect::<Result<Vec<_>, _>>()?;
-        output::print_as_is(&Value::from(all).to_string());
+        output::print_json(&Value::from(all))?;
     } else if let Some(drive) = &args.drive {
         show(drive)?;
     } else {
@@ -86,20 +86,19 @@ fn list(drives: &[Drive]) -> Result<()> {
     for column in 1..9 {
         table.right(column);
     }
-    output::print(&table.to_string());
-    Ok(())
+    output::print(&table.to_string())
 }
 
 fn show(drive: &Drive) -> Result<()> {
     let figures = figures(drive)?;
-    output::print(&format!("{}: {}", drive.name, drive.title));
+    output::print(&format!("{}: {}", drive.name, drive.title))?;
     output::print(&format!(
         "{} cylinders, a turn in {}, full stroke {}, 4 KiB anywhere {}\n",
         figures.cylinders,
         human::duration_ns(figures.revolution_ns),
         human::duration_ns(figures.full_stroke_ns),
         human::duration_ns(figures.random_read_ns),
-    ));
+    ))?;
     let mut table = output::table(&["PARAMETER", "VALUE", "SOURCE", "WHICH, OR WHY"]);
     for parameter in drive.parameters() {
         let source = match parameter.source {
@@ -117,6 +116,5 @@ fn show(drive: &Drive) -> Result<()> {
         ]);
     }
     table.right(1);
-    output::print(&table.to_string());
-    Ok(())
+    output::print(&table.to_string())
 }

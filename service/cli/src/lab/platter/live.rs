@@ -1,4 +1,4 @@
-//! `lumpscope platter attach`, `detach`, `bad-spots`, `status`, `log`.
+//! `lumpscope platter attach`, `detach` and `status`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ use lumpscope_platter::live::{self, BadSpot, LiveOptions};
 use lumpscope_units::{Size, human};
 
 use super::shown;
-use crate::error::system;
-use crate::output::{complain, print, print_as_is};
+use crate::error::Exit;
+use crate::output::{complain, escaped_json, print, print_as_is};
 
 /// What a request takes on a drive of 7200 rpm, in nanoseconds.
 const REQUEST_NS: u64 = 10_000_000;
@@ -44,27 +44,17 @@ pub(crate) struct AttachArgs {
     /// Let a write over the end of the one before cost a revolution (a hypothesis)
     #[arg(long)]
     overlap: bool,
-    /// Most memory that the disk's data may take [default: half of what is available now]
+    /// Memory limit of the disk's data [default: half of what is available now]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Places that fail with EIO, as 64M+64K; `platter bad-spots` changes them later
+    /// Places that fail with EIO, e.g. 64M+64K; `platter status` changes them later
     #[arg(long, value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
     bad_spots: Vec<BadSpot>,
 }
 
-/// Which places of a disk are to fail.
-#[derive(Args)]
-pub(crate) struct BadSpotsArgs {
-    /// Device, /dev/loopN
-    device: PathBuf,
-    /// Places that fail with EIO from now on, as 64M+64K, and no others; none: the disk is whole
-    #[arg(value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot)]
-    spots: Vec<BadSpot>,
-}
-
 /// For clap: a place of a disk, as 64M+64K.
 fn bad_spot(text: &str) -> Result<BadSpot, String> {
-    let wrong = || format!("{text:?} is no place of a disk: write OFFSET+LENGTH, as 64M+64K");
+    let wrong = || format!("invalid place {text:?}: use OFFSET+LENGTH (e.g. 64M+64K)");
     let (offset, bytes) = text.split_once('+').ok_or_else(wrong)?;
     let parsed = |size: &str| size.parse().map_err(|_| wrong()).map(|Size(bytes)| bytes);
     Ok(BadSpot {
@@ -87,19 +77,21 @@ pub(crate) struct DetachArgs {
     force: bool,
 }
 
-/// How to list.
+/// How to list, and what to change.
 #[derive(Args)]
 pub(crate) struct StatusArgs {
+    /// Only this one, /dev/loopN
+    device: Option<PathBuf>,
+    /// Places that fail with EIO from now on, e.g. 64M+64K; without a value: none
+    #[arg(long, value_name = "OFFSET+LENGTH", value_delimiter = ',', value_parser = bad_spot,
+          num_args = 0..=1, requires = "device")]
+    bad_spots: Option<Vec<BadSpot>>,
+    /// Print its requests instead, as a trace in JSON
+    #[arg(long, requires = "device")]
+    log: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-}
-
-/// The disk whose log is printed.
-#[derive(Args)]
-pub(crate) struct LogArgs {
-    /// Device, /dev/loopN
-    device: PathBuf,
 }
 
 /// Arguments from the parent process.
@@ -126,14 +118,17 @@ pub(super) fn attach(args: &AttachArgs, exe: &Path) -> Result<ExitCode> {
         ..LiveOptions::new(&args.drive)
     };
     let device = live::attach(exe, &options)?;
-    print_as_is(&device.display().to_string());
+    if let Err(unknown) = print_as_is(&device.display().to_string()) {
+        // Nobody could ever give up what nobody knows of.
+        live::detach(&device, true)?;
+        return Err(unknown);
+    }
     let status = live::status_of(&device)?;
     let late_ns = u64::from(status.options.scale) * status.way.delay_ns;
     if human::ratio(late_ns, REQUEST_NS).is_some_and(|share| share > BUSY) {
         complain(&format!(
-            "lumpscope: this machine is busy: a request waits {} on its way to the disk, which nothing makes \
-             up for. What is measured now says as much of the machine as of the disk; `lumpscope \
-             platter status` tells how late requests and answers are",
+            "lumpscope: this machine is busy: requests reach the disk {} late, which distorts \
+             measurements; `lumpscope platter status` shows how late",
             human::duration_ns(status.way.delay_ns)
         ));
     }
@@ -146,40 +141,45 @@ pub(super) fn detach(args: &DetachArgs) -> Result<ExitCode> {
         live::detach(device, args.force)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut code = ExitCode::SUCCESS;
+    let mut clean = true;
     for listed in live::list()? {
         if let Err(error) = live::detach(&listed.device, args.force) {
-            eprintln!("lumpscope: {error}");
-            code = ExitCode::FAILURE;
+            complain(&format!("lumpscope: {error}"));
+            clean = false;
         }
     }
-    Ok(code)
-}
-
-pub(super) fn bad_spots(args: &BadSpotsArgs) -> Result<ExitCode> {
-    live::set_bad_spots(&args.device, args.spots.clone())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::clean(clean))
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
-    let listed = live::list()?;
-    if args.json {
-        print_as_is(&json(&listed)?);
-    } else {
-        print(&shown::status(&listed));
+    if let (Some(device), Some(spots)) = (&args.device, &args.bad_spots) {
+        live::set_bad_spots(device, spots.clone())?;
     }
+    if let (Some(device), true) = (&args.device, args.log) {
+        return log(device);
+    }
+    let mut listed = live::list()?;
+    if let Some(device) = &args.device {
+        // One that is not there has its error.
+        live::status_of(device)?;
+        listed.retain(|disk| disk.device == *device);
+    }
+    match args.json {
+        true => print_as_is(&json(&listed)?),
+        false => print(&shown::status(&listed)),
+    }?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn log(args: &LogArgs) -> Result<ExitCode> {
-    let trace = live::log_of(&args.device)?.trace();
+fn log(device: &Path) -> Result<ExitCode> {
+    let trace = live::log_of(device)?.trace();
     if trace.missing > 0 {
-        eprintln!(
-            "lumpscope: the {} oldest requests are forgotten",
-            trace.missing
-        );
+        complain(&format!(
+            "lumpscope: incomplete: the log no longer has the oldest {}",
+            human::counted(trace.missing, "request")
+        ));
     }
-    print_as_is(&json(&trace)?);
+    print_as_is(&json(&trace)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -192,5 +192,5 @@ pub(super) fn serve_disk(args: &ServeDiskArgs) -> Result<ExitCode> {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String> {
-    serde_json::to_string_pretty(value).map_err(|error| system("write JSON")(error.into()))
+    Ok(escaped_json(&serde_json::to_string_pretty(value)?))
 }

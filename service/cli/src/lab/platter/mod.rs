@@ -24,12 +24,8 @@ pub(crate) enum PlatterCommand {
     Attach(live::AttachArgs),
     /// Remove an emulated disk and its contents
     Detach(live::DetachArgs),
-    /// Make places of an emulated disk fail while it is in use, or work again
-    BadSpots(live::BadSpotsArgs),
-    /// List emulated disks: their work, their delays, their users
+    /// List emulated disks: their work, their delays, their users; or make places of one fail
     Status(live::StatusArgs),
-    /// Print the requests of an emulated disk, as a trace in JSON
-    Log(live::LogArgs),
     /// Measure how closely emulated disks of this machine follow their model
     Check(lumpscope_lab::fidelity::FidelityArgs),
     /// Be an emulated disk
@@ -43,9 +39,7 @@ pub(super) fn run(command: PlatterCommand) -> Result<ExitCode> {
         PlatterCommand::Replay(args) => replay::run(&args),
         PlatterCommand::Attach(args) => live::attach(&args, &program()?),
         PlatterCommand::Detach(args) => live::detach(&args),
-        PlatterCommand::BadSpots(args) => live::bad_spots(&args),
         PlatterCommand::Status(args) => live::status(&args),
-        PlatterCommand::Log(args) => live::log(&args),
         PlatterCommand::Check(args) => {
             in_one_line(lumpscope_lab::fidelity::run(&args, &program()?))
         }

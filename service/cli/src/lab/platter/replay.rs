@@ -1,14 +1,12 @@
 //! `lumpscope platter replay`: a recording on disks that it was not made on.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use lumpscope_observer::{BlockLine, Replay, ReplayError};
+use lumpscope_observer::BlockLine;
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing};
@@ -18,6 +16,7 @@ use lumpscope_units::human;
 use serde_json::json;
 
 use super::named_drive;
+use crate::observe::replay::take;
 use crate::output;
 
 /// `lumpscope platter replay`.
@@ -63,7 +62,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if args.json {
         print_json(args, &device, &trace, predicted)?;
     } else {
-        print_table(&device, &trace, &predicted);
+        print_table(&device, &trace, &predicted)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -108,19 +107,11 @@ fn what_ifs(args: &ReplayArgs) -> Vec<WhatIf> {
 
 /// The block requests of one disk.
 fn read(path: &Path, wanted: Option<&str>) -> Result<(String, Trace)> {
-    let file = File::open(path).map_err(crate::error::file("read", path))?;
     let mut disks: BTreeMap<String, Vec<BlockLine>> = BTreeMap::new();
-    let done = Replay::new().read(BufReader::new(file), |line| {
+    take(path, |line| {
         disks.entry(line.device.clone()).or_default().push(line);
-    });
+    })?;
     let in_file = |why: String| anyhow!("{}: {why}", path.display());
-    match done {
-        Ok(()) => {}
-        Err(cut_off @ ReplayError::CutOff { .. }) => {
-            eprintln!("lumpscope: incomplete: {}: {cut_off}", path.display());
-        }
-        Err(error) => return Err(in_file(error.to_string())),
-    }
     let names: Vec<&str> = disks.keys().map(String::as_str).collect();
     let device = match (wanted, &names[..]) {
         (Some(name), _) if disks.contains_key(name) => name.to_owned(),
@@ -193,8 +184,7 @@ fn print_json(
     if args.requests {
         value["trace"] = json!(trace.requests);
     }
-    output::print_as_is(&value.to_string());
-    Ok(())
+    output::print_json(&value)
 }
 
 /// Mean latency of some requests; `-`: there are none.
@@ -211,22 +201,23 @@ fn mean(predicted: &Prediction, wanted: impl Fn(Op, bool) -> bool) -> String {
     }
 }
 
-fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) {
+fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) -> Result<()> {
     let recorded_ns = predicted.first().map_or(0, |one| one.recorded_ns);
     // Recordings of old versions do not name the disk.
     let device = if device.is_empty() { "disk" } else { device };
     output::print(&format!(
-        "{device}: {} block requests, recorded in {}; means from issue to completion",
-        trace.requests.len(),
+        "{}: {}, recorded in {}; means from issue to completion",
+        output::escaped(device),
+        human::counted(trace.requests.len() as u64, "block request"),
         human::duration_ns(recorded_ns)
-    ));
+    ))?;
     if trace.missing > 0 {
         output::print(&format!(
-            "{} more are missing in the recording: the times are too short by them",
-            trace.missing
-        ));
+            "The recording lacks {} more, so the times are too short.",
+            human::counted(trace.missing, "block request")
+        ))?;
     }
-    output::print("");
+    output::print("")?;
     let mut table = output::table(&[
         "WHAT IF",
         "TAKES",
@@ -255,7 +246,7 @@ fn print_table(device: &str, trace: &Trace, predicted: &[Prediction]) {
     for column in 1..9 {
         table.right(column);
     }
-    output::print(&table.to_string());
+    output::print(&table.to_string())
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use lumpscope_lab::disks::EmulatedView;
 use lumpscope_platter::live::{Listed, Status};
 use lumpscope_units::human;
 
-use crate::output::table;
+use crate::output::{escaped, table};
 
 /// One line a disk, and below what is wrong and who uses them.
 pub(super) fn status(listed: &[Listed]) -> String {
     if listed.is_empty() {
-        return "no emulated disk".to_owned();
+        return "no emulated disks".to_owned();
     }
     let mut table = table(&[
         "device",
@@ -42,7 +42,7 @@ pub(super) fn status(listed: &[Listed]) -> String {
             notes.push_str(&format!("{device}: {bad}\n"));
         }
         for note in disk.problem.iter().chain(&disk.holders) {
-            notes.push_str(&format!("{device}: {note}\n"));
+            notes.push_str(&format!("{device}: {}\n", escaped(note)));
         }
         if disk
             .status

@@ -16,8 +16,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::rates::StoreView;
-use super::live::{ending, put_out};
-use crate::client::ClientArgs;
+use super::live::ending;
+use crate::client::{Connection, Form};
+use crate::output;
 
 /// Shortest interval.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 #[derive(Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    form: Form,
     /// Show only this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
@@ -36,25 +37,25 @@ pub(crate) struct TopArgs {
     /// End after this many intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show the whole of this recording as one interval, instead of a service
+    /// Show this recording as one interval, instead of a service
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "interval"])]
     replay: Option<PathBuf>,
 }
 
-pub(crate) async fn run(args: TopArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: Connection, args: TopArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         let (before, after, passed) = recorded::whole(file, args.store.as_deref()).await?;
-        Screen::new(&args).show(&before, &after, 0, passed);
+        Screen::new(&args).show(&before, &after, 0, passed)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.interval.0 < SHORTEST {
         anyhow::bail!(
-            "--interval {} is too short: give at least 100ms",
+            "--interval: {} is too short (at least 100ms)",
             args.interval
         );
     }
     let ending = ending()?;
-    let client = args.client.connect().await?;
+    let client = connection.connect().await?;
     let mut screen = Screen::new(&args);
     let mut before = Sample::take(&client, &args).await?;
     for _ in 0..args.count.unwrap_or(u64::MAX) {
@@ -67,7 +68,7 @@ pub(crate) async fn run(args: TopArgs) -> Result<ExitCode> {
             () = ending.cancelled() => break,
         };
         let passed = after.at.duration_since(before.at);
-        if !screen.show(&before.stores, &after.stores, unix_ns(), passed) {
+        if !screen.show(&before.stores, &after.stores, unix_ns(), passed)? {
             break;
         }
         before = after;
@@ -111,9 +112,9 @@ struct Screen {
 impl Screen {
     fn new(args: &TopArgs) -> Self {
         let terminal = console::Term::stdout();
-        let drawn = !args.client.json && terminal.is_term();
+        let drawn = !args.form.json && terminal.is_term();
         Self {
-            json: args.client.json,
+            json: args.form.json,
             terminal: drawn.then_some(terminal),
             begun: false,
         }
@@ -126,12 +127,12 @@ impl Screen {
         after: &[v1::StoreReport],
         now_ns: i64,
         passed: Duration,
-    ) -> bool {
+    ) -> Result<bool> {
         let seconds = passed.as_secs_f64().max(1e-3);
         let views = views(before, after, seconds);
         if self.json {
             let line = json!({"at_unix_ns": now_ns, "seconds": seconds, "stores": views});
-            return put_out(&format!("{line}\n"));
+            return output::write((output::json(&line)? + "\n").as_bytes());
         }
         let head = match now_ns {
             0 => format!("the whole recording, over {seconds:.2} s"),
@@ -147,7 +148,7 @@ impl Screen {
             }
         };
         self.begun = true;
-        put_out(&drawn)
+        output::write(drawn.as_bytes())
     }
 }
 

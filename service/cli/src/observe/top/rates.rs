@@ -17,23 +17,28 @@ pub(super) struct StoreView {
     pub(super) store: String,
     pub(super) device: String,
     pub(super) methods: Vec<MethodView>,
-    /// Of the disk below, whoever asked for them.
-    pub(super) block_requests_per_second: f64,
-    pub(super) block_bytes_per_second: f64,
+    /// Of the disk below, whoever asked for them; `None`, as all below: it is not observed.
+    pub(super) block_requests_per_second: Option<f64>,
+    pub(super) block_bytes_per_second: Option<f64>,
+    /// Share of the time in which any block request was under way, as iostat's %util; `None`: the kernel
+    /// does not count it.
+    pub(super) util: Option<f64>,
+    /// Mean number of block requests under way, as iostat's aqu-sz; `None`: as above.
+    pub(super) aqu_sz: Option<f64>,
     /// Share of the reads and writes; `None`: there were none.
     pub(super) sequential_share: Option<f64>,
     /// Median of |seek distance|, estimated within its bucket.
     pub(super) seek_median_bytes: Option<u64>,
-    pub(super) travel_bytes_per_second: f64,
+    pub(super) travel_bytes_per_second: Option<f64>,
     /// The processes behind the block requests of the disk below, as far as these had events.
     pub(super) processes: Vec<ProcessView>,
     /// By the class of the others; a second can hold more than a second, of several requests.
     pub(super) lost_ns_per_second: BTreeMap<String, f64>,
     /// Share of our bytes that are tied to requests, or to the store's own work.
     pub(super) attributed_share: Option<f64>,
-    pub(super) lost_events: u64,
-    /// Block requests of the disk below that are under way at the end.
-    pub(super) in_flight: u64,
+    pub(super) lost_events: Option<u64>,
+    /// Block requests of the disk below that are under way at the end; `None`: a recording does not say.
+    pub(super) in_flight: Option<u64>,
     /// How long the oldest of them has been; 0: there is none, or that was not seen.
     pub(super) oldest_in_flight_ns: u64,
     /// The oldest, in words.
@@ -82,7 +87,14 @@ pub(super) fn between(
         before.block.as_ref().unwrap_or(&empty),
         after.block.as_ref().unwrap_or(&empty),
     );
-    let rate = |was: u64, is: u64| as_float(is.saturating_sub(was)) / seconds;
+    let rate = |was: u64, is: u64| {
+        let more = after.observed.then(|| is.saturating_sub(was))?;
+        Some(as_float(more) / seconds)
+    };
+    let part_of_time = |of: fn(&v1::BlockReport) -> Option<u64>| {
+        let more = of(is)?.saturating_sub(of(was)?);
+        Some(as_float(more) / (seconds * 1e9))
+    };
     let sum = |b: &v1::BlockReport, of: fn(&v1::OwnerTotal) -> u64| b.owners.iter().map(of).sum();
     let travel = |b: &v1::BlockReport| b.moves.iter().map(|m| m.travel_bytes).sum();
     let share = |part: fn(&v1::BlockReport) -> u64, whole: fn(&v1::BlockReport) -> u64| {
@@ -96,14 +108,16 @@ pub(super) fn between(
         methods: methods(before, after, seconds),
         block_requests_per_second: rate(sum(was, |o| o.requests), sum(is, |o| o.requests)),
         block_bytes_per_second: rate(sum(was, |o| o.bytes), sum(is, |o| o.bytes)),
+        util: part_of_time(|b| b.busy_ns).map(|share| share.min(1.0)),
+        aqu_sz: part_of_time(|b| b.under_way_ns),
         sequential_share: share(|b| b.sequential, |b| b.data_requests),
         seek_median_bytes: quantile(&seeks, 1, 2),
         travel_bytes_per_second: rate(travel(was), travel(is)),
         processes: processes(was, is, seconds),
         lost_ns_per_second: lost(was, is, seconds),
         attributed_share: share(tied, ours),
-        lost_events: events(after).saturating_sub(events(before)),
-        in_flight: is.in_flight,
+        lost_events: (after.observed).then(|| events(after).saturating_sub(events(before))),
+        in_flight: is.busy_ns.map(|_| is.in_flight),
         oldest_in_flight_ns: is.oldest_in_flight_ns,
         oldest_in_flight: is.oldest_in_flight.clone(),
         incomplete: incomplete(before, after),
@@ -201,7 +215,8 @@ fn incomplete(before: &v1::StoreReport, after: &v1::StoreReport) -> String {
     let skipped = left_out(after).saturating_sub(left_out(before));
     if skipped > 0 {
         told.push(format!(
-            "{skipped} block requests are in the counts only, as the event policy says"
+            "{} counted only, as the event policy says",
+            human::counted(skipped, "block request")
         ));
     }
     told.join("; ")
@@ -229,6 +244,8 @@ mod tests {
             }],
             block: Some(v1::BlockReport {
                 data_requests: puts * 4,
+                busy_ns: Some(puts * 2_500_000),
+                under_way_ns: Some(puts * 7_500_000),
                 sequential: puts,
                 attributed_bytes: puts * 900,
                 unattributed_bytes: puts * 100,
@@ -279,7 +296,9 @@ mod tests {
         assert_eq!((&*dd.process, dd.pid), ("dd", 4711));
         assert!((dd.per_second - 100.0).abs() < 1e-9);
         assert!((dd.read_bytes_per_second - 409_600.0).abs() < 1e-6);
-        assert_eq!((view.lost_events, view.incomplete.as_str()), (2, ""));
+        assert_eq!((view.lost_events, view.incomplete.as_str()), (Some(2), ""));
+        // 500 ms of 2 s, in which 3 requests were under way at once.
+        assert_eq!((view.util, view.aqu_sz), (Some(0.25), Some(0.75)));
     }
 
     #[test]
@@ -302,12 +321,14 @@ mod tests {
         audit.not_sampled = 7;
         let told = between(&before, &after, 1.0).incomplete;
         assert!(
-            told.starts_with("3 events were lost; 7 block requests"),
+            told.starts_with("3 events were lost; 7 block requests counted"),
             "{told}"
         );
         after.observed = false;
         after.not_observed_because = "no privileges".into();
-        let told = between(&before, &after, 1.0).incomplete;
-        assert_eq!(told, "not observed: no privileges");
+        let view = between(&before, &after, 1.0);
+        assert_eq!(view.incomplete, "not observed: no privileges");
+        let numbers = [view.block_requests_per_second, view.travel_bytes_per_second];
+        assert_eq!((numbers, view.lost_events), ([None; 2], None));
     }
 }

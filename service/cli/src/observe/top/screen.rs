@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use lumpscope_units::columns::fitted;
+use lumpscope_units::columns::trimmed;
 use lumpscope_units::human;
 
 use super::rates::{MethodView, ProcessView, StoreView};
 use crate::observe::units::{NONE, process, time};
-use crate::output::table;
+use crate::output::{escaped, fitted, table};
 
 /// Puts the cursor at the top, and behind the text nothing.
 pub(super) fn redraw(text: &str, width: Option<usize>) -> String {
@@ -42,42 +42,55 @@ fn one(s: &StoreView) -> String {
         "" => "an unknown disk",
         device => device,
     };
-    let mut text = format!("{} on {disk}\n", s.store);
-    let _ = writeln!(
-        text,
-        "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s",
-        number(s.block_requests_per_second),
-        bytes(s.block_bytes_per_second),
-        share(s.sequential_share),
-        s.seek_median_bytes
-            .map_or_else(|| NONE.to_owned(), human::bytes),
-        bytes(s.travel_bytes_per_second),
-    );
-    let _ = writeln!(
-        text,
-        "  attributed {}, events lost {}, time lost to others a second: {}",
-        share(s.attributed_share),
-        human::count(s.lost_events),
-        lost(s),
-    );
-    if s.in_flight > 0 {
-        let oldest = match s.oldest_in_flight.as_str() {
-            "" => String::new(),
-            what => format!(
-                ", the oldest for {}: {what}",
-                human::duration_ns(s.oldest_in_flight_ns)
-            ),
-        };
-        let in_flight = human::count(s.in_flight);
-        let _ = writeln!(text, "  under way {in_flight}{oldest}");
+    let mut text = format!("{} on {}\n", escaped(&s.store), escaped(disk));
+    // Of a disk that is not observed nobody has counted anything.
+    if let Some(requests) = s.block_requests_per_second {
+        text.push_str(&observed(s, requests));
     }
     if !s.incomplete.is_empty() {
-        let _ = writeln!(text, "  INCOMPLETE: {}", s.incomplete);
+        let _ = writeln!(text, "  INCOMPLETE: {}", escaped(&s.incomplete));
     }
     text.push_str(&methods(&s.methods));
     if !s.processes.is_empty() {
         text.push_str(&format!("\n{}", processes(&s.processes)));
     }
+    text
+}
+
+fn observed(s: &StoreView, requests: f64) -> String {
+    let known =
+        |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| NONE.to_owned(), text);
+    let mut text = format!(
+        "  disk: {} requests/s, {}/s, sequential {}, median seek {}, travel {}/s\n",
+        number(requests),
+        known(s.block_bytes_per_second, bytes),
+        share(s.sequential_share),
+        s.seek_median_bytes
+            .map_or_else(|| NONE.to_owned(), human::bytes),
+        known(s.travel_bytes_per_second, bytes),
+    );
+    let oldest = match s.oldest_in_flight.as_str() {
+        "" => String::new(),
+        what => format!(
+            ", the oldest for {}: {}",
+            human::duration_ns(s.oldest_in_flight_ns),
+            escaped(what)
+        ),
+    };
+    let _ = writeln!(
+        text,
+        "  %util {}, aqu-sz {}, {} in flight{oldest}",
+        known(s.util, |share| format!("{:.1}", share * 100.0)),
+        known(s.aqu_sz, |mean| format!("{mean:.2}")),
+        s.in_flight.map_or_else(|| NONE.to_owned(), human::count),
+    );
+    let _ = writeln!(
+        text,
+        "  attributed {}, events lost {}, time lost to others per second: {}",
+        share(s.attributed_share),
+        s.lost_events.map_or_else(|| NONE.to_owned(), human::count),
+        lost(s),
+    );
     text
 }
 
@@ -99,14 +112,14 @@ fn processes(processes: &[ProcessView]) -> String {
     for column in 1..4 {
         table.right(column);
     }
-    table.to_string()
+    trimmed(&table.to_string())
 }
 
 fn methods(methods: &[MethodView]) -> String {
     if methods.is_empty() {
-        return "  no request ended".to_owned();
+        return "  no request finished".to_owned();
     }
-    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "99 %"]);
+    let mut table = table(&[" method", "rate/s", "errors/s", "bytes/s", "mean", "p99"]);
     for m in methods {
         table.add_row([
             format!(" {}", m.method),
@@ -120,12 +133,14 @@ fn methods(methods: &[MethodView]) -> String {
     for column in 1..6 {
         table.right(column);
     }
-    table.to_string()
+    trimmed(&table.to_string())
 }
 
 fn lost(s: &StoreView) -> String {
-    let part =
-        |(owner, ns): (&String, &f64)| format!("{owner} {}", human::duration_ns(human::whole(*ns)));
+    let part = |(owner, ns): (&String, &f64)| {
+        let ns = human::duration_ns(human::whole(*ns));
+        format!("{} {ns}", escaped(owner))
+    };
     let parts: Vec<String> = s.lost_ns_per_second.iter().map(part).collect();
     if parts.is_empty() {
         "none".to_owned()
@@ -175,6 +190,13 @@ mod tests {
                 read_bytes_per_second: 51_200.0,
                 ..Default::default()
             }],
+            block_requests_per_second: Some(0.0),
+            block_bytes_per_second: Some(0.0),
+            travel_bytes_per_second: Some(0.0),
+            util: Some(0.423),
+            aqu_sz: Some(1.307),
+            in_flight: Some(2),
+            lost_events: Some(0),
             sequential_share: Some(0.25),
             lost_ns_per_second: [("fs-journal".to_owned(), 2_000_000.0)].into(),
             incomplete: "3 events were lost".into(),
@@ -184,7 +206,8 @@ mod tests {
         for line in [
             "fast on loop3",
             "  disk: 0 requests/s, 0 B/s, sequential 25.0 %, median seek -, travel 0 B/s",
-            "  attributed -, events lost 0, time lost to others a second: fs-journal 2.00 ms",
+            "  %util 42.3, aqu-sz 1.31, 2 in flight",
+            "  attributed -, events lost 0, time lost to others per second: fs-journal 2.00 ms",
             "  INCOMPLETE: 3 events were lost",
         ] {
             assert!(shown.lines().any(|l| l == line), "{line} in {shown}");
@@ -194,6 +217,16 @@ mod tests {
         assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
         let wanted = "dd[4711] 12.5 50.0 KiB 0 B /user.slice";
         assert!(shown.lines().any(|l| words(l) == wanted), "{shown}");
+        let unseen = StoreView {
+            store: "fast".into(),
+            incomplete: "not observed: no privileges".into(),
+            ..Default::default()
+        };
+        let shown = text("now", &[unseen]);
+        assert!(
+            !shown.contains("disk:") && !shown.contains("attributed"),
+            "{shown}"
+        );
         let drawn = redraw("abc\ndef", Some(2));
         assert_eq!(drawn, "\x1b[Hab\x1b[K\nde\x1b[K\n\x1b[J");
     }

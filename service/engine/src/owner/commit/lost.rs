@@ -1,73 +1,96 @@
-//! A journal whose end the disk refuses to write.
+//! Writes of the journal that the disk refuses.
 //!
-//! A batch that was withdrawn is on the disk, or is not, or in part, until the end of the journal is
-//! written as it was before. If the disk refuses that, too, what waits for the journal is told so, no
-//! change is taken, and the end is tried again every second. The blocks of that batch may go to others
-//! meanwhile: with other data in them it is cut off when the store is opened.
+//! Such a piece is written again every second until the disk takes it: what it says is as right then
+//! as it was. Meanwhile no change is taken, and those that wait are told of the error. Those of the
+//! batch itself may still come about, as after a power cut.
 
 use std::sync::Arc;
 
-use super::{Commit, Phase};
+use super::{Commit, end::write_ring};
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::health::TRIAL_EVERY;
-use crate::owner::change::Change;
 use crate::owner::ctx::Ctx;
-use crate::owner::put::Misplaced;
+use crate::owner::io_table::RingPiece;
+use crate::storage::journal::writer::RingWrite;
+
+/// Pieces that the disk has refused, and when they are written again.
+#[derive(Default)]
+pub(super) struct RefusedPieces {
+    pieces: Vec<(RingPiece, RingWrite)>,
+    due_ns: u64,
+}
 
 impl Commit {
-    /// The batch could not be written. It is withdrawn if none of its data was written before it.
+    /// A piece of the ring is written.
+    pub(in crate::owner) fn ring_written(&mut self, ctx: &mut Ctx, piece: RingPiece) {
+        if self.refused.pieces.is_empty() {
+            ctx.journal_refused = None;
+        }
+        match piece {
+            RingPiece::Rest => self.rest_written(ctx),
+            RingPiece::First => self.visible(ctx),
+            RingPiece::End => self.end_settled(ctx),
+        }
+    }
+
+    /// The disk has refused a piece of the ring.
     ///
     /// # Errors
-    /// The error, if it cannot be.
-    pub(super) fn note_unwritten(&mut self, ctx: &Ctx, error: Error) -> Result<(), Error> {
-        let batch = self.batch.as_mut().filter(|_| !ctx.limits.runs);
-        match batch.filter(|batch| batch.beside.is_all) {
-            Some(batch) => batch.beside.is_refused = true,
-            None => return Err(error),
+    /// The error, if the store does not wait for the disk because it is being closed.
+    pub(in crate::owner) fn ring_refused(
+        &mut self,
+        ctx: &mut Ctx,
+        piece: (RingPiece, RingWrite),
+        error: Error,
+    ) -> Result<(), Error> {
+        if self.gives_batch_up(ctx, piece.0, &error) {
+            self.rest_written(ctx);
+            return Ok(());
         }
+        if ctx.closing {
+            return Err(error);
+        }
+        self.refused.pieces.push(piece);
+        self.refused.due_ns = monotonic_ns().saturating_add(duration_ns(TRIAL_EVERY));
+        let reason =
+            format!("the disk refuses the journal ({error}); it is tried again every second");
+        ctx.journal_refused = Some(Arc::from(reason));
+        self.refuse_waiting(ctx, &error);
         Ok(())
     }
 
-    /// The end of the journal could not be written.
-    ///
-    /// # Errors
-    /// The error, if the store does not wait for the disk.
-    pub(super) fn lose_end(&mut self, ctx: &mut Ctx, error: Error) -> Result<(), Error> {
-        if ctx.closing || ctx.limits.runs {
-            return Err(error);
+    /// When refused pieces are written again; `None`: there are none.
+    pub(super) fn refused_due_ns(&self) -> Option<u64> {
+        (!self.refused.pieces.is_empty()).then_some(self.refused.due_ns)
+    }
+
+    /// Writes refused pieces again, if it is time.
+    pub(super) fn write_refused(&mut self, ctx: &mut Ctx) {
+        let due_ns = self.refused_due_ns();
+        if due_ns.is_some_and(|due_ns| ctx.closing || monotonic_ns() >= due_ns) {
+            let requests = self
+                .batch
+                .as_ref()
+                .map_or(Vec::new(), |it| it.requests.clone());
+            for (piece, write) in std::mem::take(&mut self.refused.pieces) {
+                write_ring(ctx, piece, write, requests.clone());
+            }
         }
-        self.phase = Phase::Lost;
-        self.end_due_ns = monotonic_ns().saturating_add(duration_ns(TRIAL_EVERY));
-        let reason = format!(
-            "the disk refuses the end of the journal ({error}); it is tried again every second"
-        );
-        ctx.end_is_lost = Some(Arc::from(reason));
-        let ready = std::mem::take(&mut self.ready).into_iter();
-        let (writing, ready): (Vec<Change>, Vec<Change>) = ready.partition(Change::is_writing);
-        self.ready = writing.into();
-        let misplaced = std::mem::take(&mut self.misplaced).into_iter();
-        let misplaced = misplaced.map(|Misplaced { put, .. }| Change::Put(put));
-        for change in ready.into_iter().chain(misplaced) {
+    }
+
+    /// Tells the changes that wait for the journal.
+    fn refuse_waiting(&mut self, ctx: &mut Ctx, error: &Error) {
+        for change in std::mem::take(&mut self.ready) {
             self.refuse(ctx, change, error.clone(), false);
         }
         let unflushed = std::mem::take(&mut self.unflushed).into_iter();
-        self.unflushed = unflushed
-            .filter_map(|item| item.refuse(ctx, &error))
-            .collect();
-        Ok(())
-    }
-
-    /// When a lost end is tried again; `None`: it is not lost.
-    pub(super) fn lost_due_ns(&self) -> Option<u64> {
-        (self.phase == Phase::Lost).then_some(self.end_due_ns)
-    }
-
-    /// Writes a lost end, if it is time.
-    pub(super) fn write_lost_end(&mut self, ctx: &mut Ctx) {
-        let due_ns = self.lost_due_ns();
-        if due_ns.is_some_and(|due_ns| ctx.closing || monotonic_ns() >= due_ns) {
-            self.write_end(ctx);
+        let left = unflushed.filter_map(|item| item.refuse(ctx, error));
+        self.unflushed = left.collect();
+        let uncertain = &error.clone().of_unknown_outcome();
+        let Self { batch, many, .. } = self;
+        for (change, _) in batch.iter_mut().flat_map(|batch| &mut batch.changes) {
+            change.answer_early(many, uncertain);
         }
     }
 }

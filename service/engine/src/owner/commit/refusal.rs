@@ -1,11 +1,13 @@
 //! Changes that get no place in the journal, or whose place is not certain.
 
+use super::runs::moves_only_runs;
 use super::{Commit, Phase, Unflushed, times};
 use crate::error::Error;
 use crate::owner::change::Change;
 use crate::owner::command::Stage;
 use crate::owner::ctx::Ctx;
 use crate::owner::gc::Gc;
+use crate::owner::io_table::RingPiece;
 use crate::owner::put::{Misplaced, Put};
 use crate::request::Durability;
 
@@ -68,20 +70,18 @@ impl Commit {
         }
     }
 
-    /// A piece of a batch that replay cannot reach yet was not written. The batch can be given up if
-    /// it is for want of space, and the collection does not depend on it.
-    ///
-    /// # Errors
-    /// The error, if it cannot.
-    pub(super) fn note_no_space(&mut self, ctx: &Ctx, error: Error) -> Result<(), Error> {
-        let moved = self.batch.as_ref().map_or(0, |it| it.relocations.len());
-        let only_runs = self.moves_only_runs(ctx, moved);
+    /// A piece of a batch was not written. True: the batch is given up, for it is for want of space,
+    /// replay cannot reach the piece yet, and the collection does not depend on it.
+    pub(super) fn gives_batch_up(&mut self, ctx: &Ctx, piece: RingPiece, error: &Error) -> bool {
+        let moved = self.batch.iter().flat_map(|batch| &batch.relocations);
+        let only_runs = moves_only_runs(ctx, moved);
+        let is_rest = piece == RingPiece::Rest && matches!(error, Error::NoSpace { .. });
         match self.batch.as_mut().filter(|batch| batch.can_be_undone) {
-            Some(batch) if only_runs && matches!(error, Error::NoSpace { .. }) => {
-                batch.no_space = Some(error);
-                Ok(())
+            Some(batch) if only_runs && is_rest => {
+                batch.no_space = Some(error.clone());
+                true
             }
-            _ => Err(error),
+            _ => false,
         }
     }
 

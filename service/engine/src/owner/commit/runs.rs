@@ -13,23 +13,21 @@
 //!
 //! Puts that come while no run is announced go into the next one too, but are committed as ordered.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use super::{Commit, Phase, times};
+use super::refusal::beat;
+use super::{BATCH_LIMIT, Commit, Phase, times};
 use crate::clock::{self, monotonic_ns};
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
-use crate::format::record::Record;
 use crate::format::run::{Link, OpenRun};
-use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
 use crate::owner::command::Stage;
 use crate::owner::ctx::Ctx;
 use crate::owner::put::{Misplaced, Put};
 use crate::request::Durability;
 use crate::storage::Storage;
-use crate::storage::journal::Ending;
 use crate::storage::journal::gc::{Relocation, Taken};
 use crate::storage::journal::writer::{Batch, NewTail};
 use crate::units::{BlockCount, BlockIndex};
@@ -63,6 +61,8 @@ struct Run {
 struct Placed {
     portion: Portion,
     request: RequestId,
+    /// Of its records.
+    bytes: u64,
     /// Once it is written.
     put: Option<Box<Put>>,
 }
@@ -79,10 +79,6 @@ pub(super) struct Runs {
     /// The first so many of them are served by the flush in flight, and are durable.
     flushing: usize,
     durable: usize,
-    /// Lumps whose entry in the index has the tail as its position, for want of a record.
-    unrecorded: BTreeSet<LumpId>,
-    /// Those whose records begin the batch in flight.
-    recording: BTreeSet<LumpId>,
     /// True: the batch in flight names a run that the seal on the disk does not.
     announces: bool,
     /// True: the file system had no space for their records, so they are tried again in time only.
@@ -93,6 +89,8 @@ pub(super) struct Runs {
     due_ns: u64,
     /// True: the seal on the disk may name a run that was given up, with puts without records.
     abandoned: bool,
+    /// True: puts have lost whose links the run still has, so their blocks are kept.
+    has_beaten: bool,
     /// Puts whose place the device has refused, while the seal on the disk may name their run.
     pub(super) broken: Vec<Misplaced>,
 }
@@ -120,6 +118,11 @@ impl Run {
         Some(portion)
     }
 
+    /// True: these blocks are among its own.
+    fn holds(&self, portion: Portion) -> bool {
+        self.portion.start() <= portion.start() && portion.end() <= self.portion.end()
+    }
+
     /// Gives the blocks back that no put has.
     fn free_rest(&mut self, ctx: &mut Ctx) {
         for (start, end) in std::mem::take(&mut self.free) {
@@ -132,7 +135,7 @@ impl Run {
 
     fn of_size(ctx: &mut Ctx, blocks: BlockCount) -> Option<Self> {
         let block = ctx.storage.geometry.block_size().bytes();
-        let most = ctx.storage.data.allocator().largest() / 2;
+        let most = ctx.storage.data.allocator().largest() / 4;
         let len = (RUN_BYTES / block).min(most).min(u16::MAX.into());
         let len = u16::try_from(len).ok().filter(|&len| len / 2 >= blocks.0)?;
         let portion = ctx.storage.data.allocate(BlockCount(len))?;
@@ -159,10 +162,6 @@ impl Run {
 }
 
 impl Runs {
-    pub(super) fn is_idle(&self) -> bool {
-        self.unrecorded.is_empty() && !self.are_waited_for()
-    }
-
     /// True: a put in a run, or one that was, is not answered.
     pub(super) fn are_waited_for(&self) -> bool {
         !self.placed.is_empty() || !self.broken.is_empty() || self.abandoned
@@ -207,42 +206,32 @@ impl Runs {
         self.placed.iter().take_while(|it| it.put.is_some()).count()
     }
 
-    /// When records are to be written.
-    pub(super) fn due_ns(&self) -> Option<u64> {
-        (!self.unrecorded.is_empty()).then_some(self.due_ns)
-    }
-
     /// True: a batch of nothing but their records is to be written.
     pub(super) fn must_record(&self, ctx: &Ctx) -> bool {
         let closes = ctx.closing && self.placed.is_empty();
         let is_wanted = (self.wanted || self.open.is_none()) && !self.lacks_space;
         let is_time = is_wanted || closes;
-        !self.unrecorded.is_empty() && (is_time || monotonic_ns() >= self.due_ns)
+        let is_time = is_time || monotonic_ns() >= self.due_ns;
+        is_time && !ctx.storage.unrecorded.is_empty()
     }
 
-    /// Puts the records of all that are applied into an empty batch; `None`: no room.
-    pub(super) fn record(&self, ctx: &Ctx, batch: &mut Batch) -> Option<Vec<Relocation>> {
-        let Storage { index, journal, .. } = &ctx.storage;
-        let from = journal.tail();
-        let mut records = Vec::new();
-        if mutant::is(Mutant::LeavesRecords) {
-            return Some(records);
+    /// True: it is time that the end of the journal names no run with puts that have lost, and no
+    /// record does it.
+    fn forgets_beaten(&self, ctx: &Ctx) -> bool {
+        let is_alone = ctx.storage.unrecorded.is_empty() && self.placed.is_empty();
+        let is_time = self.wanted || ctx.closing || monotonic_ns() >= self.due_ns;
+        self.has_beaten && is_alone && is_time
+    }
+
+    /// Everything that was applied is durable, and the end of the journal is behind it.
+    pub(super) fn forget_beaten(&mut self, ctx: &mut Ctx) {
+        if std::mem::take(&mut self.has_beaten) {
+            ctx.freed |= ctx.storage.data.all_durable();
         }
-        for &id in &self.unrecorded {
-            let portion = index.get(id).and_then(|entry| entry.portion())?;
-            let record = Record::Put { id, portion }.to_bytes();
-            records.push(Relocation {
-                id,
-                from,
-                to: batch.append(journal, &record, 0)?,
-                marked: false,
-            });
-        }
-        Some(records)
     }
 
     /// The seal that the next batch is to have.
-    pub(super) fn ending(&mut self, ctx: &Ctx) -> Ending {
+    pub(super) fn ending(&mut self, ctx: &Ctx) -> Option<OpenRun> {
         let is_done = self.placed.is_empty();
         self.announces = is_done && !ctx.closing && self.next.is_some();
         if is_done && ctx.closing {
@@ -250,32 +239,50 @@ impl Runs {
         } else if is_done && self.next.is_some() {
             self.open = self.next.take();
         }
-        let named = self.open.as_ref().and_then(Run::name);
-        named.map_or(Ending::Settled, Ending::Run)
+        self.open.as_ref().and_then(Run::name)
     }
 }
 
 /// Blocks to be left before a put that comes alone, if any: while the client thought and its bytes
 /// were on their way, a disk with an arm has turned on, and the blocks directly behind the put before
-/// have passed. Another put of this length will fit into them.
-fn gap_before(blocks: BlockCount, storage: &Storage) -> Option<u64> {
+/// have passed. Another put of this length will fit into them. None in a run of a few lumps, as on a
+/// disk that is known to have no arm.
+fn gap_before(blocks: BlockCount, run: &Run, ctx: &Ctx) -> Option<u64> {
     let len = u64::from(blocks.0);
-    let is_large = len * storage.geometry.block_size().bytes() >= GAP_BYTES;
-    is_large.then_some(len)
+    let is_large = len * ctx.storage.geometry.block_size().bytes() >= GAP_BYTES;
+    let is_small = 7 * len <= u64::from(run.portion.len().0);
+    (is_large && is_small && ctx.limits.may_have_arm).then_some(len)
 }
 
-/// True: a put needs no flush if it is forced. The drive knows of all such puts at a time and writes
-/// one behind the other; while it is flushed it would take nothing.
-fn should_force(blocks: BlockCount, ctx: &Ctx) -> bool {
-    let bytes = u64::from(blocks.0) * ctx.storage.geometry.block_size().bytes();
-    bytes >= ctx.limits.force_from && ctx.io.can_force()
+/// Puts the records of all that are applied into an empty batch; `None`: no room.
+pub(super) fn record(ctx: &Ctx, batch: &mut Batch) -> Option<Vec<Relocation>> {
+    if mutant::is(Mutant::LeavesRecords) {
+        return Some(Vec::new());
+    }
+    let Storage {
+        index,
+        journal,
+        unrecorded,
+        ..
+    } = &ctx.storage;
+    unrecorded.append(index, journal, batch)
+}
+
+/// True: of these records of the batch in flight the collection moves none; it only begins with those
+/// of runs, and a store that is being closed does not wait for them.
+pub(super) fn moves_only_runs<'a>(
+    ctx: &Ctx,
+    mut moved: impl Iterator<Item = &'a Relocation>,
+) -> bool {
+    let tail = ctx.storage.journal.tail();
+    moved.all(|moved| moved.from == tail && !ctx.closing)
 }
 
 impl Commit {
     /// A batch with the records of all puts that are applied has begun. True: it may be given up,
     /// which leaves the seal on the disk as it is.
     pub(super) fn run_batch_begun(&mut self, ctx: &mut Ctx, new_tail: &NewTail) -> bool {
-        self.runs.recording = std::mem::take(&mut self.runs.unrecorded);
+        ctx.storage.unrecorded.begin_recording();
         (self.runs.wanted, self.runs.lacks_space) = (false, false);
         if !new_tail.names_run() {
             self.abandon_run(ctx);
@@ -283,17 +290,10 @@ impl Commit {
         !std::mem::take(&mut self.runs.abandoned) && self.runs.broken.is_empty()
     }
 
-    /// True: the batch in flight moves no records but begins with those of runs, and a store that is
-    /// being closed does not wait for them.
-    pub(super) fn moves_only_runs(&self, ctx: &Ctx, moved: usize) -> bool {
-        let of_runs = self.runs.recording.len();
-        moved == of_runs && (moved == 0 || !ctx.closing)
-    }
-
     /// A batch was given up before anything of it could be seen: the seal on the disk names the run
     /// that it named before, and the records are as unwritten as they were.
     pub(super) fn run_batch_undone(&mut self, ctx: &mut Ctx) {
-        self.runs.unrecorded = std::mem::take(&mut self.runs.recording);
+        ctx.storage.unrecorded.not_recorded();
         self.runs.lacks_space = true;
         self.runs.due_ns = monotonic_ns().saturating_add(RECORD_AFTER_NS);
         if std::mem::take(&mut self.runs.announces) {
@@ -310,40 +310,59 @@ impl Commit {
         put: &mut Put,
     ) -> Option<Portion> {
         let blocks = put.blocks_in_run().filter(|_| ctx.limits.runs)?;
-        let Runs {
-            open,
-            next,
-            placed,
+        let Storage {
             unrecorded,
-            wanted,
+            journal,
             ..
-        } = &mut self.runs;
-        let puts = unrecorded.len() + placed.len() + 1;
-        if !ctx.storage.journal.has_room_for_puts(puts) || puts > MOST_UNRECORDED {
-            *wanted = true;
+        } = &ctx.storage;
+        let placed = self.runs.placed.iter().map(|placed| placed.bytes);
+        let bytes = unrecorded.bytes() + placed.sum::<u64>() + put.record_bytes();
+        let puts = unrecorded.puts() + self.runs.placed.len();
+        let is_much = puts >= MOST_UNRECORDED || bytes > BATCH_LIMIT as u64;
+        if is_much || !journal.has_room_for_puts(bytes) {
+            self.runs.wanted = true;
             return None;
         }
+        let portion = match put.begun_at() {
+            Some(begun) => begun,
+            None => self.take_blocks(ctx, blocks)?,
+        };
+        let Runs { open, placed, .. } = &mut self.runs;
+        if let Some(run) = open.as_mut().filter(|run| run.holds(portion)) {
+            let link = Link {
+                key: run.key,
+                number: run.placed,
+                durable: run.applied,
+                log_end: ctx.storage.journal.log_end(),
+                ..Link::default()
+            };
+            put.link(link, ctx.io.can_force());
+            run.placed += 1;
+            placed.push_back(Placed {
+                portion,
+                request: put.request,
+                bytes: put.record_bytes(),
+                put: None,
+            });
+            for written in self.runs.unserved_puts() {
+                written.reply.timing.wait_behind(Some(put.request));
+            }
+        }
+        Some(portion)
+    }
+
+    /// Takes blocks out of the open run, or of the one that is to follow.
+    pub(in crate::owner) fn take_blocks(
+        &mut self,
+        ctx: &mut Ctx,
+        blocks: BlockCount,
+    ) -> Option<Portion> {
+        let Runs {
+            open, next, placed, ..
+        } = &mut self.runs;
         if let Some(run) = open {
-            let is_alone = placed.is_empty();
-            let gap = gap_before(blocks, &ctx.storage).filter(|_| is_alone);
+            let gap = gap_before(blocks, run, ctx).filter(|_| placed.is_empty());
             if let Some(portion) = run.take(blocks, gap.unwrap_or(0)) {
-                let link = Link {
-                    key: run.key,
-                    number: run.placed,
-                    durable: run.applied,
-                    log_end: ctx.storage.journal.log_end(),
-                    ..Link::default()
-                };
-                put.link(link, should_force(blocks, ctx));
-                run.placed += 1;
-                placed.push_back(Placed {
-                    portion,
-                    request: put.request,
-                    put: None,
-                });
-                for written in self.runs.unserved_puts() {
-                    written.reply.timing.wait_behind(Some(put.request));
-                }
                 return Some(portion);
             }
             run.free_rest(ctx);
@@ -358,9 +377,18 @@ impl Commit {
         next.as_mut()?.take(blocks, 0)
     }
 
+    /// Blocks of runs that no put has.
+    pub(in crate::owner) fn spare_blocks(&self) -> u64 {
+        let runs = self.runs.open.iter().chain(&self.runs.next);
+        runs.flat_map(|run| &run.free)
+            .map(|(start, end)| end - start)
+            .sum()
+    }
+
     /// Gives back the blocks of runs that no put has, and wants the records that keep others.
     pub(in crate::owner) fn give_blocks_back(&mut self, ctx: &mut Ctx) {
-        self.runs.wanted |= !self.runs.is_idle();
+        let has_some = !ctx.storage.unrecorded.is_empty() || self.runs.has_beaten;
+        self.runs.wanted |= has_some || self.runs.are_waited_for();
         for run in [&mut self.runs.open, &mut self.runs.next]
             .into_iter()
             .flatten()
@@ -418,20 +446,21 @@ impl Commit {
     /// Makes an end of the journal durable that does not name the run which was given up, before any
     /// put that was placed there can be refused, or goes elsewhere. True: it is being written.
     pub(super) fn close_abandoned(&mut self, ctx: &mut Ctx) -> bool {
-        if !self.runs.abandoned && self.runs.broken.is_empty() {
+        if !self.runs.abandoned && self.runs.broken.is_empty() && !self.runs.forgets_beaten(ctx) {
             return false;
         }
         if mutant::is(Mutant::LeavesRun) {
             self.runs.abandoned = false;
             return false;
         }
-        if self.runs.unrecorded.is_empty() {
+        if ctx.storage.unrecorded.is_empty() {
             self.misplaced.append(&mut self.runs.broken);
+            self.abandon_run(ctx);
             self.write_end(ctx);
             return true;
         }
         let mut batch = Batch::new(&ctx.storage.journal);
-        let Some(relocations) = self.runs.record(ctx, &mut batch) else {
+        let Some(relocations) = record(ctx, &mut batch) else {
             return false;
         };
         let taken = Taken {
@@ -444,7 +473,9 @@ impl Commit {
 
     /// An end with a settled seal is written. True: it must be flushed.
     pub(super) fn run_closed(&mut self) -> bool {
-        std::mem::take(&mut self.runs.abandoned) || !self.misplaced.is_empty()
+        std::mem::take(&mut self.runs.abandoned)
+            || !self.misplaced.is_empty()
+            || self.runs.has_beaten
     }
 
     /// A flush begins, also for puts in the run. Their requests.
@@ -478,12 +509,13 @@ impl Commit {
             }
             return;
         }
-        let mut answers = Vec::new();
+        let (mut answers, mut beaten) = (Vec::new(), Vec::new());
         // What a flush serves is counted from the first: it is not applied before that has ended.
         debug_assert!(self.runs.durable == 0 || self.runs.flushing == 0);
         while self.runs.durable > 0 {
-            let puts = self.runs.unrecorded.len() + 1;
-            if !ctx.storage.journal.has_room_for_puts(puts) {
+            let bytes = self.runs.placed.front().map_or(0, |placed| placed.bytes);
+            let bytes = ctx.storage.unrecorded.bytes() + bytes;
+            if !ctx.storage.journal.has_room_for_puts(bytes) {
                 self.runs.wanted = true;
                 self.abandon_run(ctx);
                 break;
@@ -492,21 +524,36 @@ impl Commit {
                 break;
             };
             self.runs.durable -= 1;
-            let Some(put) = put else { continue };
-            if self.runs.unrecorded.is_empty() {
+            let Some(mut put) = put else { continue };
+            if ctx.storage.unrecorded.is_empty() {
                 self.runs.due_ns = monotonic_ns().saturating_add(RECORD_AFTER_NS);
             }
-            self.runs.unrecorded.extend(put.lumps());
             if let Some(run) = &mut self.runs.open {
                 run.applied += 1;
             }
+            if let Some(id) = put.absent()
+                && ctx.storage.index.get(id).is_some()
+            {
+                // Opening may still read its link, and decides as we do.
+                if let Some(portion) = put.take_place() {
+                    ctx.storage.data.defer(portion);
+                }
+                if ctx.storage.unrecorded.is_empty() {
+                    self.runs.due_ns = monotonic_ns().saturating_add(RECORD_AFTER_NS);
+                }
+                self.runs.has_beaten = true;
+                beaten.push(*put);
+                continue;
+            }
+            put.note_unrecorded(&mut ctx.storage);
             let position = ctx.storage.journal.tail();
-            answers.push(put.apply(ctx, position, Durability::Synced));
+            answers.push(put.apply(ctx, (position, false), Durability::Synced));
         }
         if mutant::is(Mutant::ReusesEarly) {
             ctx.freed |= ctx.storage.data.all_durable();
         }
         times::carried_out(ctx, answers);
+        beaten.into_iter().for_each(|put| beat(ctx, put));
     }
 
     /// Gives up the puts of the runs: the store takes no changes any more.
@@ -528,8 +575,10 @@ impl Commit {
     }
 
     /// When something is to be done about runs though nothing happens.
-    pub(super) fn run_due_ns(&self) -> Option<u64> {
-        self.runs.due_ns().filter(|_| self.phase == Phase::Idle)
+    pub(super) fn run_due_ns(&self, ctx: &Ctx) -> Option<u64> {
+        let has_some = !ctx.storage.unrecorded.is_empty() || self.runs.has_beaten;
+        let waits = self.phase == Phase::Idle && has_some;
+        waits.then_some(self.runs.due_ns)
     }
 }
 

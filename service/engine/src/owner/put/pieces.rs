@@ -68,7 +68,12 @@ impl Puts {
             return None;
         }
         let (chosen, blocks) = (piece.begun.place(), piece.begun.blocks);
-        let portion = chosen.or_else(|| allocate(ctx, commit, blocks));
+        let in_run = |commit: &mut Commit, ctx: &mut Ctx| {
+            let fits = ctx.limits.runs && piece.begun.fits_run;
+            fits.then(|| commit.take_blocks(ctx, blocks)).flatten()
+        };
+        let portion = chosen.or_else(|| in_run(commit, ctx));
+        let portion = portion.or_else(|| allocate(ctx, commit, blocks));
         let Some(portion) = portion else {
             if ctx.storage.data.deferred_blocks() > 0 {
                 self.waiting_for_space.push_back(Homeless::Piece(piece));

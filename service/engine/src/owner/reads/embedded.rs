@@ -11,6 +11,7 @@ use crate::owner::command::{Reply, Stage};
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
 use crate::request::{EmbeddedPage, LumpRange};
+use crate::storage::Storage;
 use crate::units::RingPosition;
 
 /// Bytes read at a time; more than the longest record.
@@ -40,11 +41,13 @@ impl Reads {
         mut reply: Reply<EmbeddedPage>,
     ) {
         reply.timing.lap(Stage::Sched);
-        let journal = &mut ctx.storage.journal;
+        let journal = &ctx.storage.journal;
         // What the head has passed is garbage, or stands at the tail.
         let offset = from.max(journal.log_offset_of(journal.head()));
         if offset >= journal.log_end() {
-            return reply.send(Ok(EmbeddedPage::default()), Stage::Index);
+            let mut page = EmbeddedPage::default();
+            add_unrecorded(ctx, range, &mut page);
+            return reply.send(Ok(page), Stage::Index);
         }
         let position = RingPosition(offset % journal.capacity());
         let tail = journal.tail();
@@ -55,7 +58,7 @@ impl Reads {
         };
         let end = end.min(position.0 + CHUNK).next_multiple_of(journal.unit());
         let start = position.0 - position.0 % journal.unit();
-        journal.pin(position);
+        ctx.storage.journal.pin(position);
         reply.timing.lap(Stage::Index);
         let read = ReadEmbedded {
             range,
@@ -125,5 +128,27 @@ fn embedded_in(ctx: &Ctx, read: &ReadEmbedded, bytes: &[u8]) -> Result<EmbeddedP
         offset += len as u64;
     }
     page.next = (offset < ctx.storage.journal.log_end()).then_some(offset);
+    if page.next.is_none() {
+        add_unrecorded(ctx, read.range, &mut page);
+    }
     Ok(page)
+}
+
+/// Those whose records are to follow the last one in the ring.
+fn add_unrecorded(ctx: &Ctx, range: LumpRange, page: &mut EmbeddedPage) {
+    let Storage {
+        index, unrecorded, ..
+    } = &ctx.storage;
+    let within = |id| range.start <= id && range.end.is_none_or(|end| id < end);
+    for id in unrecorded.all_embedded().filter(|&id| within(id)) {
+        let record = index
+            .get(id)
+            .and_then(|entry| unrecorded.embedded(id, entry));
+        if let Some(Ok(Decoded::Record { record, .. })) = record.map(Record::decode)
+            && let Record::Embed { data, .. } = record
+            && page.lumps.iter().all(|(known, _)| *known != id)
+        {
+            page.lumps.push((id, data.as_slice().to_vec()));
+        }
+    }
 }

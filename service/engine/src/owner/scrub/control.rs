@@ -29,7 +29,8 @@ impl Control {
 
     pub(crate) fn status(&self) -> ScrubStatus {
         let mut status = self.locked().clone();
-        status.running = self.on.load(Ordering::Acquire);
+        status.running |= self.now.load(Ordering::Relaxed);
+        status.running &= self.on.load(Ordering::Acquire);
         status.rate = self.rate.load(Ordering::Relaxed);
         status
     }

@@ -22,6 +22,7 @@ use leaf::{Leaf, MAX_ROWS, Row};
 pub(crate) use packing::Packing;
 use range::Range;
 
+use crate::clock::random_u64;
 use crate::format::Geometry;
 use crate::lump::LumpId;
 use crate::request::{LumpRange, UsageOutcome};
@@ -45,6 +46,8 @@ pub(crate) struct Index {
     lumps: u64,
     stored_bytes: u64,
     record_bytes: u64,
+    /// Lumps put and removed, from a random number on.
+    changes: u64,
     /// Bytes of all buffers.
     buffer_bytes: usize,
     /// Rows on their way from old leaves to new ones. Kept, because buffers that come and go
@@ -61,6 +64,7 @@ impl Index {
             lumps: 0,
             stored_bytes: 0,
             record_bytes: 0,
+            changes: random_u64(),
             buffer_bytes: 0,
             scratch: Vec::with_capacity(MAX_ROWS + 1),
         }
@@ -73,6 +77,12 @@ impl Index {
     /// Bytes of all live records.
     pub(crate) fn record_bytes(&self) -> u64 {
         self.record_bytes
+    }
+
+    /// Rises by one with each lump that is put or removed. It begins anywhere, so an equal number
+    /// tells of the same index in the same life of the store.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Bytes of memory it takes; the share of the upper level is an estimate (less than 1 %).
@@ -89,6 +99,7 @@ impl Index {
     /// Sets an entry and returns the one before.
     pub(crate) fn insert(&mut self, id: LumpId, entry: Entry) -> Option<Entry> {
         self.count(entry);
+        self.changes = self.changes.wrapping_add(1);
         let packing = self.packing;
         let packed = packing.pack(entry);
         let Some((&key, leaf)) = self.leaves.range_mut(..=id.0).next_back() else {
@@ -126,6 +137,7 @@ impl Index {
         let old = packing.unpack(leaf.entry(at, packing));
         self.remove_rows(key, at, at + 1);
         self.uncount(old);
+        self.changes = self.changes.wrapping_add(1);
         self.join_if_small(key);
         Some(old)
     }
@@ -177,7 +189,9 @@ impl Index {
         cut.into_iter()
             .flatten()
             .for_each(|key| self.join_if_small(key));
-        before - self.lumps
+        let removed = before - self.lumps;
+        self.changes = self.changes.wrapping_add(removed);
+        removed
     }
 
     /// The entries of a range in ascending order; none when the range is reversed.
@@ -191,12 +205,14 @@ impl Index {
             return UsageOutcome {
                 lumps: self.len(),
                 stored_bytes: self.stored_bytes,
+                ..UsageOutcome::default()
             };
         }
         self.range(range)
             .fold(UsageOutcome::default(), |sum, (_, entry)| UsageOutcome {
                 lumps: sum.lumps + 1,
                 stored_bytes: sum.stored_bytes + entry.stored_bytes(self.block_size),
+                ..sum
             })
     }
 

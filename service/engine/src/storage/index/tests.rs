@@ -68,6 +68,7 @@ fn check(index: &Index, model: &Model) {
     let usage = UsageOutcome {
         lumps: all.len() as u64,
         stored_bytes: stored.sum(),
+        ..UsageOutcome::default()
     };
     assert_eq!(index.usage(LumpRange::ALL), usage);
     assert_eq!(index.len(), usage.lumps);
@@ -254,6 +255,7 @@ fn totals_follow_the_entries() {
     let usage = |lumps, stored_bytes| UsageOutcome {
         lumps,
         stored_bytes,
+        ..UsageOutcome::default()
     };
     assert_eq!(index.usage(LumpRange::ALL), usage(2, 8199));
     assert_eq!(index.record_bytes(), 28 + 30);

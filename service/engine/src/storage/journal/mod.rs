@@ -16,9 +16,7 @@ use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{Room, room_for};
 use crate::format::run::{OpenRun, RunSeal};
-use crate::format::seal::{
-    LogSum, Proof, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal,
-};
+use crate::format::seal::{LogSum, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal};
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::storage::index::Entry;
@@ -58,8 +56,8 @@ pub(crate) struct Journal {
     /// to one of them.
     waypoints: VecDeque<LogSum>,
     sealed: bool,
-    /// True: what stands there is another form of the seal than the settled one.
-    unsettled: bool,
+    /// True: the seal there names a run.
+    names_run: bool,
     /// Bytes of marks of foreign lumps between head and tail.
     mark_bytes: u64,
     /// Records that are being read, whose space must not be overwritten yet.
@@ -100,21 +98,12 @@ pub(crate) struct FoundEnd {
     pub(crate) run: Option<OpenRun>,
 }
 
-/// The forms of the seal at an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Settled,
-    /// The data of the batch may be missing (FORMAT.md section 5.5).
-    Unsettled(Proof),
-    /// There are puts without records (FORMAT.md section 5.6).
-    Run(OpenRun),
-}
-
 /// The seal of a new end.
 #[derive(Clone, Copy, Debug)]
 struct TailSeal {
     seal: Seal,
-    ending: Ending,
+    /// With puts that have no records (FORMAT.md section 5.6).
+    run: Option<OpenRun>,
 }
 
 impl FoundEnd {
@@ -263,7 +252,7 @@ impl Journal {
                 ..seal
             },
             sealed: end.seal.is_some(),
-            unsettled: false,
+            names_run: false,
             mark_bytes,
             waypoints: VecDeque::new(),
             pinned: BTreeMap::new(),
@@ -350,14 +339,14 @@ impl Journal {
         self.mark_bytes = self.mark_bytes.saturating_sub(bytes);
     }
 
-    /// True: the end on the disk is not that of a settled batch.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.unsettled
+    /// True: the end on the disk names a run.
+    pub(crate) fn names_run(&self) -> bool {
+        self.names_run
     }
 
-    /// The end on the disk is [settled](Self::sealed_page) now.
+    /// The end on the disk [names no run](Self::sealed_page) any more.
     pub(crate) fn settled(&mut self) {
-        self.unsettled = false;
+        self.names_run = false;
     }
 
     /// The seal for an end of the journal at `tail`; `before`: the bytes of its unit before it.
@@ -367,7 +356,7 @@ impl Journal {
         tail: RingPosition,
         before: &[u8],
         (disown, log_sum): (bool, u32),
-        ending: Ending,
+        run: Option<OpenRun>,
     ) -> (TailSeal, Vec<u8>) {
         let log_end = self.seal.log_end + self.distance(self.tail, tail);
         let seal = Seal {
@@ -381,13 +370,11 @@ impl Journal {
             ..self.seal
         };
         let place = seal_place(self.uuid, tail, before);
-        let begin = self.seal.log_end;
-        let bytes = match ending {
-            Ending::Unsettled(proof) => UnsettledSeal { seal, begin, proof }.encode(place).to_vec(),
-            Ending::Run(run) => RunSeal { seal, run }.encode(place).to_vec(),
-            Ending::Settled => seal.encode(place).to_vec(),
+        let bytes = match run {
+            Some(run) => RunSeal { seal, run }.encode(place).to_vec(),
+            None => seal.encode(place).to_vec(),
         };
-        (TailSeal { seal, ending }, bytes)
+        (TailSeal { seal, run }, bytes)
     }
 
     /// Where the page of a position begins: on the device, but not before the ring.
@@ -488,20 +475,19 @@ impl Journal {
         self.largest_record + filler + SEALED_END_LEN as u64
     }
 
-    /// True: the records of so many puts certainly find room, and leave the collection its own.
-    pub(crate) fn has_room_for_puts(&self, puts: usize) -> bool {
+    /// True: records of puts of so many bytes certainly find room, and leave the collection its own.
+    pub(crate) fn has_room_for_puts(&self, bytes: u64) -> bool {
         let free = match self.distance(self.tail, self.limit()) {
             0 => self.ring_len,
             free => free,
         };
-        puts <= Self::most_puts(free, self.largest_record, self.unit)
+        bytes <= Self::room_for_puts(free, self.largest_record, self.unit)
     }
 
-    /// Puts whose records certainly find room in `free` bytes of the ring, beside what the
+    /// Bytes of records of puts that certainly find room in `free` bytes of the ring, beside what the
     /// collection needs and what is lost where the ring ends and units do.
-    pub(crate) fn most_puts(free: u64, largest_record: u64, unit: u64) -> usize {
-        let free = free.saturating_sub(3 * Self::reserve_for(largest_record, unit));
-        usize::try_from(free / PUT_LEN as u64).unwrap_or(usize::MAX)
+    pub(crate) fn room_for_puts(free: u64, largest_record: u64, unit: u64) -> u64 {
+        free.saturating_sub(3 * Self::reserve_for(largest_record, unit))
     }
 
     fn reserve_for(largest_record: u64, unit: u64) -> u64 {

@@ -10,15 +10,14 @@
 
 use std::sync::Arc;
 
-use super::{Ending, FILLER, Journal, TailSeal};
+use super::{FILLER, Journal, TailSeal};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::crc32c;
 use crate::format::mark::MARK_LEN;
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::Room;
-use crate::format::run::{RUN_END_LEN, RUN_SEAL_LEN};
-use crate::format::seal::{SEAL_LEN, SEALED_END_LEN, UNSETTLED_END_LEN};
-use crate::mutant::{self, Mutant};
+use crate::format::run::{OpenRun, RUN_END_LEN, RUN_SEAL_LEN};
+use crate::format::seal::{SEAL_LEN, SEALED_END_LEN};
 use crate::units::{RingPosition, SECTOR_LEN};
 
 /// Bytes of the log between two places whose sum is kept.
@@ -82,14 +81,9 @@ pub(crate) struct NewTail {
 }
 
 impl NewTail {
-    /// True: the puts of the batch count only if their data is whole.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        matches!(self.seal.ending, Ending::Unsettled(_))
-    }
-
     /// True: the seal names a run.
     pub(crate) fn names_run(&self) -> bool {
-        matches!(self.seal.ending, Ending::Run(_))
+        self.seal.run.is_some()
     }
 }
 
@@ -199,40 +193,6 @@ impl Batch {
         }
     }
 
-    /// The bytes before an unsettled end, when `more` bytes are appended: a filler, or none. `None`:
-    /// the batch would not become visible by the write of one unit, or has no room for such an end.
-    fn filler_before_unsettled(&self, journal: &Journal, more: u64) -> Option<u64> {
-        let (unit, eor) = (journal.unit, END_OF_RECORDS_LEN as u64);
-        let [segment] = self.segments.as_slice() else {
-            return None;
-        };
-        if self.disown || self.old_tail.0 % unit > unit - eor {
-            return None;
-        }
-        let (at, end_len) = (segment.end() + more, UNSETTLED_END_LEN as u64);
-        let filler = if at % SECTOR_LEN > SECTOR_LEN - end_len {
-            // The room kept behind each record is for a filler and a settled seal.
-            let filler = FILLER.encoded_len() as u64;
-            let fits = journal.place(RingPosition(at), filler, 0) == Some(Room::AtTail);
-            fits.then_some(filler)?
-        } else {
-            0
-        };
-        (at + filler + end_len <= self.unit_start + unit).then_some(filler)
-    }
-
-    /// True: with `more` bytes the batch can still be written as one unit with an unsettled end.
-    pub(crate) fn stays_in_unit(&self, journal: &Journal, more: usize) -> bool {
-        self.filler_before_unsettled(journal, more as u64).is_some()
-    }
-
-    /// True: a record of `len` bytes comes directly behind the others, and the batch can still be
-    /// written as one unit with an unsettled end.
-    pub(crate) fn joins_unit(&self, journal: &Journal, len: usize) -> bool {
-        let room = journal.place(self.at(), len as u64, 0);
-        room == Some(Room::AtTail) && self.stays_in_unit(journal, len)
-    }
-
     /// Records without effect that must stand before a seal with a run, so that it is in one sector
     /// with the end; `None`: there is no room.
     fn fillers_before_run(&self, journal: &Journal) -> Option<u64> {
@@ -246,32 +206,19 @@ impl Batch {
         fits.then_some(count)
     }
 
-    /// The seal that there is room for, and the records without effect before it.
-    fn choose_ending(&self, journal: &Journal, wanted: Ending) -> (Ending, u64) {
-        let fillers = match wanted {
-            Ending::Settled => None,
-            Ending::Unsettled(_) => self
-                .filler_before_unsettled(journal, 0)
-                .filter(|_| !mutant::is(Mutant::SettlesEarly))
-                .map(|len| u64::from(len > 0)),
-            Ending::Run(_) => self.fillers_before_run(journal),
-        };
-        fillers.map_or((Ending::Settled, 0), |fillers| (wanted, fillers))
-    }
-
-    /// Ends the batch with an `EndOfRecords` and a seal: the wanted one if there is room for it, and
-    /// an unsettled one only if the batch is one unit.
+    /// Ends the batch with an `EndOfRecords` and a seal, which names the wanted run if there is room
+    /// for that.
     pub(crate) fn finish(
         mut self,
         journal: &Journal,
         pool: &Arc<BufferPool>,
-        wanted: Ending,
+        wanted: Option<OpenRun>,
     ) -> BatchWrites {
         let unit = journal.unit;
         let eor = END_OF_RECORDS_LEN as u64;
         self.leave_front();
-        let (ending, fillers) = self.choose_ending(journal, wanted);
-        for _ in 0..fillers {
+        let named = wanted.and_then(|run| Some((run, self.fillers_before_run(journal)?)));
+        for _ in 0..named.map_or(0, |(_, fillers)| fillers) {
             self.push(&FILLER.to_bytes());
         }
         if self.at().0 % SECTOR_LEN > SECTOR_LEN - SEALED_END_LEN as u64 {
@@ -281,7 +228,8 @@ impl Batch {
         let tail = self.at();
         let tail_bytes = self.bytes_between(journal.page_start(tail), tail);
         let how = (self.disown, self.sum(journal.end_sum().sum));
-        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, how, ending);
+        let run = named.map(|(run, _)| run);
+        let (seal, seal_bytes) = journal.seal_at(tail, &tail_bytes, how, run);
         let new_tail = NewTail {
             tail,
             tail_bytes,
@@ -358,7 +306,7 @@ impl Journal {
         self.tail = new_tail.tail;
         self.tail_bytes = new_tail.tail_bytes;
         self.seal = new_tail.seal.seal;
-        self.unsettled = new_tail.seal.ending != Ending::Settled;
+        self.names_run = new_tail.seal.run.is_some();
         self.mark_bytes += new_tail.mark_bytes;
         self.sealed = true;
         let (end, apart) = (self.end_sum(), WAYPOINTS_APART.min(self.ring_len / 32));

@@ -107,9 +107,13 @@ pub(crate) struct Image {
 
 impl Image {
     pub(crate) fn new(len: u64) -> Self {
+        Self::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")), len)
+    }
+
+    pub(crate) fn new_in(folder: &Path, len: u64) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("lumpscope-guard-")
-            .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+            .tempdir_in(folder)
             .expect("a directory");
         let image = Self { directory };
         File::create(image.path())

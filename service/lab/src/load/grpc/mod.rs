@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use lumpscope_client::{Options, Retry};
+use lumpscope_client::{Connections, Options, Retry};
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
 use lumpscope_proto::v1::{
     GetRequest, LumpId, PutHeader, PutRequest, get_response, lump_id, put_request,
 };
 use tokio::runtime::Runtime;
 use tonic::Status;
-use tonic::transport::Channel;
 
 use crate::failure::cannot_do;
 pub(crate) use timed::{Call, Clients, Length, Outcome, Room, Setting};
@@ -31,20 +30,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Name of the store in requests.
 pub(crate) const STORE: &str = "bench";
 
-pub(crate) type Client = LumpStoreClient<Channel>;
+pub(crate) type Client = LumpStoreClient<Connections>;
 
-/// A connection of its own; each call is tried once.
-pub(crate) async fn open(url: &str) -> Result<lumpscope_client::Client, lumpscope_client::Error> {
-    let options = Options {
+fn alone(url: &str) -> Options {
+    Options {
         retry: Retry::never(),
+        connections: 1,
         ..Options::new(url)
-    };
-    lumpscope_client::Client::connect(options).await
+    }
 }
 
 /// A connection of its own; `who` is named in the error.
 pub(crate) async fn connect(who: &'static str, url: &str) -> anyhow::Result<Client> {
-    let opened = open(url).await.map(|client| client.lump_store());
+    connect_with(who, alone(url)).await
+}
+
+async fn connect_with(who: &'static str, options: Options) -> anyhow::Result<Client> {
+    let opened = lumpscope_client::Client::connect(options).await;
+    let opened = opened.map(|client| client.lump_store());
     opened.with_context(|| format!("{who} cannot be connected to"))
 }
 

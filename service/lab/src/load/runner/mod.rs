@@ -121,7 +121,7 @@ struct Shared {
 async fn connect(target: &Target) -> Result<Box<dyn StoreClient>, RunError> {
     target.connect().await.map_err(|error| RunError::Connect {
         server: match target {
-            Target::Service { server, .. } => server.clone(),
+            Target::Service { service, .. } => service.server.clone(),
             _ => String::new(),
         },
         reason: error.to_string(),

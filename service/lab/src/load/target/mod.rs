@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lumpscope_client::{Client, Options, Retry};
 use serde::Serialize;
 
 use engine::EngineClient;
@@ -37,8 +38,8 @@ pub enum Durability {
 pub enum Target {
     /// Through gRPC.
     Service {
-        /// The service, `http://host:port`.
-        server: String,
+        /// How to reach it; each call is tried once.
+        service: Options,
         /// Name of the store.
         store: String,
         /// `None`: as the service is configured.
@@ -217,11 +218,15 @@ impl Target {
     ) -> Result<Box<dyn StoreClient>, Box<lumpscope_client::Error>> {
         Ok(match self {
             Target::Service {
-                server,
+                service: options,
                 store,
                 durability,
             } => {
-                let client = super::grpc::open(server).await.map_err(Box::new)?;
+                let options = Options {
+                    retry: Retry::never(),
+                    ..options.clone()
+                };
+                let client = Client::connect(options).await.map_err(Box::new)?;
                 service(client, store, *durability)
             }
             Target::Engine { store, durability } => Box::new(EngineClient {
@@ -238,7 +243,7 @@ impl Target {
 /// [`Target::Service`].
 #[must_use]
 pub fn service(
-    client: lumpscope_client::Client,
+    client: Client,
     store: &str,
     durability: Option<Durability>,
 ) -> Box<dyn StoreClient> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lumpscope_platter::drive::Drive;
 
-use crate::experiment::OutputArgs;
+use crate::experiment::StudyArgs;
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::seeds::DRIVE;
 
@@ -35,9 +35,6 @@ pub struct CompareArgs {
     /// Requests in flight; commands on one lump keep their order
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub depth: usize,
-    /// Directory for the three disk images [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
     /// Emulate this drive below the lab's stores instead of images that are as fast as the machine;
     /// `lumpscope platter drives` lists them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["raw", "dir"])]
@@ -54,7 +51,7 @@ pub struct CompareArgs {
         missing_docs,
         reason = "its fields are the flags, and say what they are"
     )]
-    pub output: OutputArgs,
+    pub study: StudyArgs,
     /// Go on with the other stores when one fails
     #[arg(long)]
     pub keep_going: bool,

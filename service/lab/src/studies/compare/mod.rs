@@ -29,6 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use lumpscope_client::Options;
 use lumpscope_proto::v1::ReportRequest;
 use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::runtime::Runtime;
@@ -39,13 +40,14 @@ use crate::failure::{Interrupted, cannot_do};
 pub use args::CompareArgs;
 
 use crate::disks::{StoreKind, fill};
-use crate::experiment;
+use crate::experiment::{self, PROBLEMS};
 use crate::human;
 use crate::load::runner::{self, RunError, RunOptions, RunOutcome, Target};
 use crate::process::Interrupt;
 use crate::process::{SERVICE, Server, serve};
 use crate::stats::Kind;
 use crate::studies::predict;
+use lumpscope_units::tell;
 use place::{Place, Places};
 use plan::Plan;
 use progress::Progress;
@@ -70,25 +72,25 @@ struct Context<'a> {
 /// outside any asynchronous runtime. `lumpscope_exe` is the binary that understands `format` and
 /// `serve` (`std::env::current_exe()` in the real command).
 ///
-/// The exit code is 1 when `--keep-going` went past a store that failed, and 130 when a signal
+/// The exit code is 4 when `--keep-going` went past a store that failed, and 130 when a signal
 /// stopped it.
 ///
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCode> {
     let mut failed = false;
-    let code = experiment::run(&args.output, |interrupt| {
+    let code = experiment::run(&args.study.output, |interrupt| {
         let comparison = compare(args, &lumpscope_exe, interrupt)?;
         failed = comparison
             .stores
             .iter()
             .any(|store| !store.failed.is_empty());
         Ok((
-            shown::report(&comparison, args.output.has_charts()),
+            shown::report(&comparison, args.study.output.has_charts()),
             comparison,
         ))
     })?;
-    Ok(if failed { ExitCode::FAILURE } else { code })
+    Ok(if failed { PROBLEMS.into() } else { code })
 }
 
 fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
@@ -185,7 +187,7 @@ impl Pass<'_> {
     fn format(&self, places: &Places, place: &Place) -> anyhow::Result<()> {
         let sizing = &self.plan.sizing;
         let mut command = places.command(self.exe);
-        command.arg("format").arg(&place.path);
+        command.args(["format", "--volatile"]).arg(&place.path);
         command
             .arg("--capacity")
             .arg(format!("{}M", sizing.capacity_bytes >> 20));
@@ -292,7 +294,7 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
     match fetch_report(&context.service.url, store).await {
         Ok(disk) => {
             let device = disk.as_ref().map_or("", |disk| disk.device.as_str());
-            if context.args.output.has_charts() && !device.is_empty() {
+            if context.args.study.output.has_charts() && !device.is_empty() {
                 view.for_report.disk = experiment::report::disk(&Path::new("/dev").join(device));
             }
             view.disk = disk;
@@ -338,7 +340,7 @@ fn settle(places: &Places, place: &Place) {
     command.arg("--file-system").arg(&place.path);
     // Without it the report is a little smaller, nothing else.
     if let Err(error) = command.stdin(Stdio::null()).status() {
-        eprintln!("cannot run sync: {error}");
+        tell(&format!("cannot run sync: {error}"));
     }
 }
 
@@ -346,7 +348,7 @@ async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<Run
     context.interrupt.check()?;
     let Context { args, plan, .. } = context;
     let target = Target::Service {
-        server: context.service.url.clone(),
+        service: Options::new(&context.service.url),
         store: store.to_owned(),
         durability: None,
     };

@@ -14,6 +14,7 @@ use super::plan::Plan;
 use crate::disks::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
 use crate::failure::{argument, cannot};
 use crate::process::tie_to_parent;
+use lumpscope_units::tell;
 
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.
 const EXT_MAGIC: i64 = 0xEF53;
@@ -49,7 +50,7 @@ impl Drop for StoreFile {
     fn drop(&mut self) {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                eprintln!("cannot remove {}: {error}", self.path.display());
+                tell(&format!("cannot remove {}: {error}", self.path.display()));
             }
             _ => {}
         }
@@ -80,7 +81,9 @@ impl Drop for BorrowedDisk {
     fn drop(&mut self) {
         if let Err(error) = self.wipe() {
             let path = self.path.display();
-            eprintln!("{path} still carries the store of this comparison: {error}");
+            tell(&format!(
+                "{path} still carries the store of this comparison: {error}"
+            ));
         }
     }
 }
@@ -95,7 +98,7 @@ impl Places {
 
     fn lab(args: &CompareArgs, plan: &Plan, exe: &Path) -> anyhow::Result<Places> {
         let lab = Lab::create(&LabOptions {
-            dir: args.dir.clone(),
+            dir: args.study.dir.clone(),
             expected_bytes: plan.image_bytes(),
             ext4_journal: !args.no_ext4_journal,
             drive: args.drive.as_ref().map(|name| LabDrive {

@@ -77,7 +77,7 @@ impl Room {
             });
         }
         let (Some(raw), Some(ext4), Some(xfs)) = (&args.raw, &args.ext4, &args.xfs) else {
-            let dir = args.dir.clone().unwrap_or_else(default_dir);
+            let dir = args.study.dir.clone().unwrap_or_else(default_dir);
             let free = free_bytes(&dir)?;
             return Ok(Room::Dir { dir, free });
         };

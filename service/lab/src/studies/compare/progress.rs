@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lumpscope_units::tell;
 
 /// A bar when standard error is a terminal, otherwise one line a step.
 pub(super) struct Progress {
@@ -28,7 +29,7 @@ impl Progress {
     /// A step of unknown length.
     pub(super) fn step(&self, what: &str) -> Step {
         if !self.terminal {
-            eprintln!("{what}");
+            tell(what);
             return Step { bar: None };
         }
         let bar = ProgressBar::new_spinner().with_message(what.to_owned());
@@ -39,7 +40,7 @@ impl Progress {
     /// A step of so many commands.
     pub(super) fn commands(&self, what: &str, length: usize) -> Step {
         if !self.terminal {
-            eprintln!("{what}");
+            tell(what);
             return Step { bar: None };
         }
         let length = u64::try_from(length).unwrap_or(u64::MAX);

@@ -23,13 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 /// Owner classes as the dots name them, and in which order.
-const GROUPS: [&str; 7] = [
+const GROUPS: [&str; 8] = [
     "request, write",
     "request, read",
     "store",
     "fs-journal",
     "fs-metadata",
     "writeback",
+    "unknown",
     "other",
 ];
 
@@ -55,15 +56,7 @@ pub(super) struct MadeFor {
     pub(super) requests: Vec<u64>,
 }
 
-/// Owner classes, as the service names them.
-pub(super) const OWNERS: [&str; 6] = [
-    "request",
-    "store",
-    "fs-journal",
-    "fs-metadata",
-    "writeback",
-    "other",
-];
+pub(super) use lumpscope_observer::OWNERS;
 
 /// Looks on until it is asked what it saw. Dropped, it ends.
 pub(super) struct Watch {

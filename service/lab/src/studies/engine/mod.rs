@@ -27,11 +27,12 @@ pub use peer::{PEER_PROGRAM, PeerReport};
 pub use slow::SlowLoad;
 
 use crate::experiment::report::Report;
-use crate::experiment::{self, OutputArgs};
+use crate::experiment::{self, StudyArgs};
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::{Load, Promise};
 use crate::process::Interrupt;
 use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
+use lumpscope_units::tell;
 pub(crate) use peer::Peer;
 use report::{Data, Round};
 use target::Target;
@@ -47,11 +48,8 @@ const LEAST: u64 = 64 << 20;
 /// Measure the engine against fio and the original engine, in alternating rounds on one file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EngineBenchArgs {
-    /// Directory for the file all engines use in turn [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR", conflicts_with = "device")]
-    dir: Option<PathBuf>,
     /// Use this block device instead. It is refused if it is not empty, and given back empty
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "dir")]
     device: Option<PathBuf>,
     /// Size of the file, or of the used part of the device
     #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = lumpscope_units::size_within(LEAST, 1 << 50))]
@@ -72,7 +70,7 @@ pub struct EngineBenchArgs {
     #[arg(long, value_name = "PROGRAM")]
     cannyls_peer: Option<PathBuf>,
     #[command(flatten)]
-    output: OutputArgs,
+    study: StudyArgs,
 }
 
 /// Measures and prints.
@@ -83,7 +81,7 @@ pub struct EngineBenchArgs {
 /// # Errors
 /// Everything that keeps our engine from being measured. The message says what to do.
 pub fn run(args: &EngineBenchArgs) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, |interrupt| measure(args, interrupt))
+    experiment::run(&args.study.output, |interrupt| measure(args, interrupt))
 }
 
 /// All that the runs need.
@@ -101,11 +99,15 @@ struct Bench {
 fn measure(args: &EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
     let figures = figures::chosen(args.only.as_deref());
     check(args, &figures)?;
-    eprintln!("writing {} once", human::bytes(args.capacity));
+    tell(&format!("writing {} once", human::bytes(args.capacity)));
     let target = match &args.device {
         Some(device) => Target::on_device(device, args.capacity, interrupt)?,
         None => {
-            let dir = args.dir.clone().unwrap_or_else(crate::disks::default_dir);
+            let dir = args
+                .study
+                .dir
+                .clone()
+                .unwrap_or_else(crate::disks::default_dir);
             Target::in_dir(&dir, args.capacity, interrupt)?
         }
     };
@@ -180,7 +182,7 @@ impl Bench {
         let needed = figures::needed(figures);
         let mut rounds = Vec::new();
         for number in 1..=args.rounds {
-            eprintln!("round {number} of {}", args.rounds);
+            tell(&format!("round {number} of {}", args.rounds));
             let mut round = Round::new();
             for (&setting, runs) in &needed {
                 let mut order: Vec<Run> = runs.iter().copied().collect();

@@ -102,6 +102,7 @@ fn formatted(capacity: u64) -> anyhow::Result<Vec<u8>> {
     let options = CreateOptions {
         capacity: Some(capacity),
         prealloc: Prealloc::Sparse,
+        volatile: true,
         ..CreateOptions::default()
     };
     format(&image, &options)?;

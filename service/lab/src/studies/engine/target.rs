@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::disks::{erase, free_bytes};
 use crate::failure::{argument, cannot, no_room};
 use crate::process::Interrupt;
+use lumpscope_units::tell;
 
 /// Bytes written at a time.
 const CHUNK: u64 = 4 << 20;
@@ -125,6 +126,7 @@ impl Target {
             capacity: Some(self.capacity),
             prealloc: Prealloc::Sparse,
             force: true,
+            volatile: true,
             ..CreateOptions::default()
         };
         match &self.scratch {
@@ -169,10 +171,10 @@ impl Drop for Target {
         if self.scratch.is_none()
             && let Err(error) = erase(&self.file, self.capacity)
         {
-            eprintln!(
+            tell(&format!(
                 "lumpscope: cannot erase the measured store on {}: {error}",
                 self.path.display()
-            );
+            ));
         }
     }
 }

@@ -23,6 +23,7 @@ pub use args::FidelityArgs;
 use crate::experiment;
 use crate::experiment::report::Report;
 use crate::process::Interrupt;
+use lumpscope_units::tell;
 use report::Data;
 use trial::Trial;
 
@@ -49,7 +50,10 @@ fn measure(
     for round in 1..=args.rounds {
         for pattern in &patterns {
             interrupt.check()?;
-            eprintln!("{}, round {round} of {}", pattern.name, args.rounds);
+            tell(&format!(
+                "{}, round {round} of {}",
+                pattern.name, args.rounds
+            ));
             trials.push(Trial::run(exe, &args.drive, pattern, args.requests)?);
         }
     }

@@ -1,18 +1,12 @@
 //! Command lines of `lumpscope bench grpc` and of its peer.
 
-use std::path::PathBuf;
-
-use crate::experiment::OutputArgs;
+use crate::experiment::StudyArgs;
 use crate::human;
 
 /// Measure the service against a tonic service that stores nothing, through gRPC, in alternating
 /// rounds; then its memory under many puts, and what resets in the middle of puts leave behind.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GrpcBenchArgs {
-    /// Directory for the store's file, on a disk that is faster than gRPC [default: $TMPDIR, else
-    /// /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub(super) dir: Option<PathBuf>,
     /// Size of the store
     #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = lumpscope_units::size_within(512 << 20, 1 << 40))]
     pub(super) capacity: u64,
@@ -43,7 +37,7 @@ pub struct GrpcBenchArgs {
     #[arg(long)]
     pub(super) working_peer: bool,
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    pub(super) study: StudyArgs,
     #[command(flatten)]
     pub(super) transport: TransportArgs,
 }

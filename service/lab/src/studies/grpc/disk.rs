@@ -42,7 +42,7 @@ impl StoreFile {
     ) -> anyhow::Result<StoreFile> {
         let (file, path) = unnamed(dir)?;
         let mut format = Command::new(exe);
-        format.arg("format").arg(&path);
+        format.args(["format", "--volatile"]).arg(&path);
         format.arg("--capacity").arg(bytes.to_string());
         interrupt.run(format, Duration::from_mins(10))?;
         Ok(StoreFile { _file: file, path })

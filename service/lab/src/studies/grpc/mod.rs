@@ -30,6 +30,7 @@ use crate::experiment::report::{Report, Unit, disk as disk_of};
 use crate::load::grpc::{Call, Clients, Length, Room, Setting, content, runtime};
 use crate::process::Interrupt;
 use disk::{Disk, StoreFile};
+use lumpscope_units::tell;
 use memory::MemoryView;
 use pair::Pair;
 use report::{Data, RunPair};
@@ -50,7 +51,7 @@ const OTHERS: [&str; 2] = ["memory", "resets"];
 /// Everything that keeps the service from being measured. The message says what to do.
 pub fn run(args: &GrpcBenchArgs, exe: &Path, default: Transport) -> anyhow::Result<ExitCode> {
     let transport = args.transport.over(default);
-    experiment::run(&args.output, |interrupt| {
+    experiment::run(&args.study.output, |interrupt| {
         measure(args, exe, transport, interrupt)
     })
 }
@@ -63,10 +64,13 @@ fn measure(
 ) -> anyhow::Result<(Report, Data)> {
     let settings = chosen(args)?;
     content::prepare();
-    let dir = &args.dir.clone().unwrap_or_else(default_dir);
-    eprintln!("measuring the disk of {}", dir.display());
+    let dir = &args.study.dir.clone().unwrap_or_else(default_dir);
+    tell(&format!("measuring the disk of {}", dir.display()));
     let disk = Disk::measure(dir, args.capacity.max(memory::STORE_BYTES))?;
-    eprintln!("making a store of {}", human::bytes(args.capacity));
+    tell(&format!(
+        "making a store of {}",
+        human::bytes(args.capacity)
+    ));
     let store = StoreFile::make(exe, dir, args.capacity, interrupt)?;
     let runtime = runtime()?;
     let bench = Bench {
@@ -176,7 +180,7 @@ impl Bench<'_> {
             self.args.rounds
         };
         for round in 1..=rounds {
-            eprintln!("round {round} of {rounds}");
+            tell(&format!("round {round} of {rounds}"));
             for &setting in settings {
                 self.interrupt.check()?;
                 let (room, length) = (self.room(setting), self.length());
@@ -200,7 +204,7 @@ impl Bench<'_> {
         if !with_resets {
             return Ok((runs, None));
         }
-        eprintln!("{} resets", self.args.resets);
+        tell(&format!("{} resets", self.args.resets));
         let resets = resets::measure(&pair.ours, self.args.resets, self.interrupt).await?;
         Ok((runs, Some(resets)))
     }
@@ -221,7 +225,7 @@ impl Bench<'_> {
         if !wanted(self.args, OTHERS[0]) {
             return Ok(None);
         }
-        eprintln!("memory of {} clients", self.args.clients);
+        tell(&format!("memory of {} clients", self.args.clients));
         let store = StoreFile::make(self.exe, self.dir, memory::STORE_BYTES, self.interrupt)?;
         memory::measure(
             self.exe,

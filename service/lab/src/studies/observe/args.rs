@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::experiment::OutputArgs;
+use crate::experiment::StudyArgs;
 
 /// Measure what observation costs: the same work with the probes not loaded, with histograms only,
 /// and with all events, in alternating runs: the speed that is lost, and the processor time that
@@ -10,9 +10,6 @@ use crate::experiment::OutputArgs;
 /// noise is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ObserveBenchArgs {
-    /// Directory for the stores' files [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub(super) dir: Option<PathBuf>,
     /// Directory for the image of the loop device that is written in blocks of 4 KiB
     /// [default: /dev/shm when it has room, else as --dir]
     #[arg(long, value_name = "DIR")]
@@ -31,5 +28,5 @@ pub struct ObserveBenchArgs {
     #[arg(long, value_name = "SCRIPT")]
     pub(super) bpftrace: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    pub(super) study: StudyArgs,
 }

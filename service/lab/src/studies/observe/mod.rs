@@ -30,6 +30,7 @@ use crate::load::grpc::{content, runtime};
 use crate::process::Interrupt;
 use crate::studies::grpc::Transport;
 use crate::studies::grpc::disk::StoreFile;
+use lumpscope_units::tell;
 use report::Run;
 use sectors::Sectors;
 
@@ -47,7 +48,7 @@ const PARTS: [&str; 2] = ["objects", "sectors"];
 /// # Errors
 /// Everything that keeps the cost from being measured. The message says what to do.
 pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, |interrupt| {
+    experiment::run(&args.study.output, |interrupt| {
         check(args)?;
         let bench = Bench {
             args,
@@ -110,8 +111,8 @@ impl Bench<'_> {
     }
 
     fn store(&self, mib: u64) -> anyhow::Result<StoreFile> {
-        let dir = self.args.dir.clone().unwrap_or_else(default_dir);
-        eprintln!("making a store of {mib} MiB in {}", dir.display());
+        let dir = self.args.study.dir.clone().unwrap_or_else(default_dir);
+        tell(&format!("making a store of {mib} MiB in {}", dir.display()));
         StoreFile::make(self.exe, &dir, mib << 20, self.interrupt)
     }
 
@@ -119,7 +120,10 @@ impl Bench<'_> {
         let store = self.store(LUMPS_MIB)?;
         objects::fill(self, store.path()).await?;
         for round in 1..=self.args.rounds {
-            eprintln!("objects of 1 MiB, round {round} of {}", self.args.rounds);
+            tell(&format!(
+                "objects of 1 MiB, round {round} of {}",
+                self.args.rounds
+            ));
             objects::round(self, store.path(), round, runs).await?;
         }
         Ok(())
@@ -128,7 +132,10 @@ impl Bench<'_> {
     fn sectors(&self, runs: &mut Vec<Run>) -> anyhow::Result<std::path::PathBuf> {
         let sectors = Sectors::make(self)?;
         for round in 1..=self.args.rounds {
-            eprintln!("writes of 4 KiB, round {round} of {}", self.args.rounds);
+            tell(&format!(
+                "writes of 4 KiB, round {round} of {}",
+                self.args.rounds
+            ));
             sectors.round(self, round, runs)?;
         }
         Ok(sectors.dir)

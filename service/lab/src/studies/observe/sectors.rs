@@ -41,7 +41,7 @@ impl Sectors {
             if room {
                 memory.to_owned()
             } else {
-                bench.args.dir.clone().unwrap_or_else(default_dir)
+                bench.args.study.dir.clone().unwrap_or_else(default_dir)
             }
         });
         let options = LabOptions {
@@ -57,7 +57,7 @@ impl Sectors {
         };
         let mut format = Command::new(bench.exe);
         format
-            .arg("format")
+            .args(["format", "--volatile"])
             .arg("--capacity")
             .arg(STORE_BYTES.to_string());
         format.arg(sectors.device());

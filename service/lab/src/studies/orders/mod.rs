@@ -28,6 +28,7 @@ pub use report::Line;
 
 use crate::experiment;
 use crate::experiment::report::Spread;
+use lumpscope_units::tell;
 
 /// Name of the disk without an arm.
 const FLAT: &str = "flat";
@@ -108,7 +109,7 @@ pub struct Case {
 pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     experiment::run(&args.output, |interrupt| {
         let lines = compare(args, |line| {
-            eprintln!("{line}");
+            tell(line);
             interrupt.check()
         })?;
         let mut report = report::report(&lines);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Who;
-use crate::experiment::OutputArgs;
+use crate::experiment::StudyArgs;
 use crate::studies::seeds::DRIVE;
 
 /// Run the same mix of puts and gets on whatever is installed, in alternating rounds on one disk.
@@ -14,11 +14,8 @@ use crate::studies::seeds::DRIVE;
                   needs no file system runs, on that device, which is refused if anything is on it and given back empty."
 )]
 pub struct PeersArgs {
-    /// Directory for the disk images [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR", conflicts_with = "device")]
-    pub(super) dir: Option<PathBuf>,
     /// Use this block device instead
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "dir")]
     pub(super) device: Option<PathBuf>,
     /// Size of a store, half of which is filled with lumps before anything is timed. With --blocks, more
     /// if the objects need it
@@ -58,7 +55,7 @@ pub struct PeersArgs {
     #[arg(long, default_value = DRIVE, value_name = "NAME")]
     pub(super) model: String,
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    pub(super) study: StudyArgs,
 }
 
 /// Shares of the requests.

@@ -29,6 +29,7 @@ use crate::process::{Interrupt, Server};
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::run::service::{S3Keys, start_grpc};
 use crate::studies::watch::{DiskView, DiskWatch, FILES, Row};
+use lumpscope_units::tell;
 
 /// Objects of each part.
 pub(super) const OBJECTS: u64 = 100;
@@ -135,7 +136,7 @@ pub(super) struct Data {
 enum Ready {
     Service {
         server: Box<Server>,
-        target: Target,
+        target: Box<Target>,
         store: StorePlace,
         /// Those it has been told of.
         _keys: Option<S3Keys>,
@@ -149,7 +150,7 @@ impl Ready {
     fn target(&self, durability: Durability) -> Target {
         match self {
             Ready::Service { target, .. } => {
-                let mut target = target.clone();
+                let mut target = Target::clone(target);
                 if let Target::Service { durability: of, .. } = &mut target {
                     *of = Some(durability);
                 }
@@ -205,7 +206,7 @@ impl Bench<'_> {
                 continue;
             }
             let size = human::bytes(self.size);
-            eprintln!("{}, objects of {size}", who.name());
+            tell(&format!("{}, objects of {size}", who.name()));
             let done = match self.missing(who) {
                 _ if !who.is_service() => Err(anyhow!(
                     "--blocks is for what keeps objects, as users run it"
@@ -242,7 +243,7 @@ impl Bench<'_> {
             };
             Ok(Ready::Service {
                 server: Box::new(server),
-                target,
+                target: Box::new(target),
                 store,
                 _keys: keys,
             })

@@ -46,6 +46,7 @@ use crate::studies::run::engine::{EngineRun, make, on_engine};
 use crate::studies::run::service::{on_s3, on_service};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
+use lumpscope_units::tell;
 use report::{Data, LeftOut, OneRun};
 use s3_server::{Found, S3Server};
 
@@ -88,7 +89,7 @@ const NOTES: [&str; 6] = [
 /// # Errors
 /// Everything that keeps our engine from being measured; a peer that fails is left out and named.
 pub fn run(args: &PeersArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, |interrupt| {
+    experiment::run(&args.study.output, |interrupt| {
         check(args)?;
         match args.blocks {
             true => {
@@ -300,7 +301,7 @@ impl Bench<'_> {
         let kinds: Vec<StoreKind> = StoreKind::ALL.into_iter().filter(used).collect();
         let disks = u64::try_from(kinds.len()).unwrap_or(u64::MAX);
         let lab = Lab::create(&LabOptions {
-            dir: self.args.dir.clone(),
+            dir: self.args.study.dir.clone(),
             expected_bytes: disks * self.capacity() + BESIDE_BYTES,
             kinds,
             ..LabOptions::new(2 * self.capacity() + BESIDE_BYTES)
@@ -337,7 +338,11 @@ impl Bench<'_> {
                 if data.left_out.iter().any(|left| left.who == who) {
                     continue;
                 }
-                eprintln!("round {round} of {}: {}", self.args.rounds, who.name());
+                tell(&format!(
+                    "round {round} of {}: {}",
+                    self.args.rounds,
+                    who.name()
+                ));
                 let why = match self.missing(who) {
                     Some(why) => why,
                     None => match self.one(round, who) {

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::commands::Printed;
 use crate::disks::StoreKind;
-use crate::experiment::OutputArgs;
+use crate::experiment::StudyArgs;
 use crate::load::runner::Durability;
 use crate::workload::WorkloadArgs;
 
@@ -24,9 +25,12 @@ pub enum Runs {
 /// Run a workload on a store, time every command, and print it as the published tables do.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
-    after_help = "The lab's disks are loop devices that vanish at the end; they need root. A device given with --path \
+    after_help = "The lab's disks are loop devices that vanish at the end; they need root. A device given with --device \
                   is refused if anything is on it, and given back empty; a file must not be there yet, and is removed. \
-                  With --server the named store must be empty; what was put is deleted at the end."
+                  With --name the store must be empty; what was put is deleted at the end. With --print, each line is \
+                  KIND ID SIZE, or delete_range FIRST END, with ids as 32 hexadecimal digits; the first counts the \
+                  commands and the bytes that the original benchmark asks for, the second is the SHA-256 of all \
+                  lines of commands, whatever is printed of them."
 )]
 pub struct RunArgs {
     #[command(flatten)]
@@ -39,18 +43,12 @@ pub struct RunArgs {
     pub(super) store: StoreKind,
     /// Run on this block device, or in this file, instead of a lab's disk
     #[arg(long, value_name = "DEVICE|FILE", conflicts_with_all = ["store", "dir"])]
-    pub(super) path: Option<PathBuf>,
-    /// Directory for the lab's disk image [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub(super) dir: Option<PathBuf>,
+    pub(super) device: Option<PathBuf>,
     /// Run on this drive, emulated, in real time; `lumpscope platter drives` lists them
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "dir"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["device", "dir"])]
     pub(super) drive: Option<String>,
-    /// Run on a service that runs already: http://HOST:PORT, without TLS and token
-    #[arg(long, value_name = "URL", requires = "name", conflicts_with_all = ["store", "path", "dir", "drive", "block_size"])]
-    pub(super) server: Option<String>,
-    /// With --server: name of its store
-    #[arg(long, value_name = "STORE", requires = "server")]
+    /// Run on this store of the service at --server; it must be empty
+    #[arg(long, value_name = "STORE", conflicts_with_all = ["store", "device", "dir", "drive", "block_size"])]
     pub(super) name: Option<String>,
     /// Bytes of a block of the store: a multiple of 512
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
@@ -73,8 +71,22 @@ pub struct RunArgs {
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     pub(super) cannyls_peer: Option<PathBuf>,
+    /// Only print the commands of the workload
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(super) print: Option<Printed>,
+    /// With --print commands: only the first N
+    #[arg(long, value_name = "N", requires = "print")]
+    pub(super) limit: Option<usize>,
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    pub(super) study: StudyArgs,
+}
+
+impl RunArgs {
+    /// It asks a service that runs already.
+    #[must_use]
+    pub fn asks_service(&self) -> bool {
+        self.name.is_some()
+    }
 }
 
 fn store_kind(text: &str) -> Result<StoreKind, String> {

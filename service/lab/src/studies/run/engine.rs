@@ -42,6 +42,8 @@ pub(crate) fn make(
         block_size,
         journal_ratio: sizing.journal_ratio,
         force,
+        // It lives for as long as the run.
+        volatile: true,
         ..CreateOptions::default()
     };
     let geometry = format(path, &options)?.geometry;

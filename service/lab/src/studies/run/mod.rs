@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use lumpscope_client::Options;
 
 use crate::failure::{argument, cannot_do, peer_failed, within};
 
@@ -22,6 +23,7 @@ pub use args::{RunArgs, Runs};
 pub(crate) use cannyls::on_cannyls;
 pub use cannyls::{CannylsJob, CannylsRun};
 
+use crate::commands;
 use crate::experiment;
 use crate::experiment::report::Report;
 use crate::load::runner::{Durability, RunOptions, RunOutcome, Target, Verified};
@@ -75,18 +77,27 @@ impl RunStats {
     }
 }
 
-/// Runs the workload and prints what it measured. `exe` is the program that understands `serve`.
+/// Runs the workload and prints what it measured, or prints its commands. `exe` is the program that
+/// understands `serve`; `service`: how to reach the one that runs already.
 ///
 /// Blocks and installs signal handlers: call it from the main thread. The exit code is 130 when a
 /// signal stopped it.
 ///
 /// # Errors
 /// Everything that keeps the workload from being run to its end, a wrong answer included.
-pub fn run(args: &RunArgs, exe: &Path) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, |interrupt| measure(args, exe, interrupt))
+pub fn run(args: &RunArgs, exe: &Path, service: Option<Options>) -> anyhow::Result<ExitCode> {
+    if let Some(what) = args.print {
+        return commands::print((what, args.limit), &args.workload.stream()?);
+    }
+    let output = &args.study.output;
+    experiment::run(output, |interrupt| measure(args, (exe, service), interrupt))
 }
 
-fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+fn measure(
+    args: &RunArgs,
+    (exe, service): (&Path, Option<Options>),
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Report, Data)> {
     check(args)?;
     let stream = args.workload.stream_while(|_| interrupt.check())?;
     let sizing = match args.target {
@@ -105,15 +116,16 @@ fn measure(args: &RunArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<
         },
         verify: args.verify,
     };
-    let (stats, place) = match (&args.server, &args.name) {
-        (Some(server), Some(store)) => {
+    let (stats, place) = match (service, &args.name) {
+        (Some(service), Some(store)) => {
+            let place = PlaceView::running(&service.server, store);
             let target = Target::Service {
-                server: server.clone(),
+                service,
                 store: store.clone(),
                 durability: Some(args.durability),
             };
             let stats = service::on_running_service(&target, &stream, &run, interrupt)?;
-            (stats, PlaceView::running(server, store))
+            (stats, place)
         }
         _ => on_place(args, exe, &stream, &run, interrupt)?,
     };
@@ -185,8 +197,8 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
     if args.block_size == 0 || !args.block_size.is_multiple_of(512) {
         return wrong("--block-size", "a multiple of 512, up to 65024");
     }
-    if args.server.is_some() && args.target != Runs::Grpc {
-        bail!("--server needs --target grpc: only a service can be asked from outside");
+    if args.asks_service() && args.target != Runs::Grpc {
+        bail!("--name needs --target grpc: only a service can be asked from outside");
     }
     if args.target == Runs::Cannyls && args.depth > 1 {
         bail!(
@@ -203,7 +215,7 @@ fn notes(args: &RunArgs) -> Vec<String> {
          the table below them comes from HDR histograms"
             .to_owned(),
     ];
-    if args.verify && args.server.is_some() {
+    if args.verify && args.asks_service() {
         notes.push(
             "the service was not restarted: what lives was compared while it went on".to_owned(),
         );

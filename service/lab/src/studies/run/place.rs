@@ -15,6 +15,7 @@ use crate::disks::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_byte
 use crate::failure::{cannot, message, no_room};
 use crate::process::Interrupt;
 use crate::workload::Sizing;
+use lumpscope_units::tell;
 
 /// Bytes that the two file systems write for themselves when they are made.
 const FILE_SYSTEM_BYTES: u64 = 160 << 20;
@@ -71,7 +72,7 @@ impl Place {
         sizing: &Sizing,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Place> {
-        match &args.path {
+        match &args.device {
             Some(path) => Place::own(path, sizing),
             None => Place::lab(args, exe, sizing, interrupt),
         }
@@ -84,7 +85,7 @@ impl Place {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Place> {
         let lab = Lab::create(&LabOptions {
-            dir: args.dir.clone(),
+            dir: args.study.dir.clone(),
             expected_bytes: sizing.capacity_bytes + FILE_SYSTEM_BYTES,
             kinds: vec![args.store],
             drive: args.drive.as_ref().map(|name| LabDrive {
@@ -213,15 +214,15 @@ impl Drop for Place {
             Held::Lab(_) => {}
             Held::Device { .. } => {
                 if let Err(error) = self.empty() {
-                    eprintln!(
+                    tell(&format!(
                         "{path} still carries the store of this run: {}",
                         message(&error)
-                    );
+                    ));
                 }
             }
             Held::File => match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    eprintln!("cannot remove {path}: {error}");
+                    tell(&format!("cannot remove {path}: {error}"));
                 }
                 _ => {}
             },

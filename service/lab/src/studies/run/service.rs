@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use lumpscope_client::Options;
 use tempfile::TempDir;
 
 use super::RunStats;
@@ -51,7 +52,7 @@ pub(crate) fn start_grpc(
 ) -> anyhow::Result<(Server, Target)> {
     let server = Server::start(SERVICE, served(exe, path), interrupt)?;
     let target = Target::Service {
-        server: server.url.clone(),
+        service: Options::new(&server.url),
         store: STORE.to_owned(),
         durability: Some(durability),
     };

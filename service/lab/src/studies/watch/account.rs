@@ -1,4 +1,5 @@
-//! Whose each block request was: every one has exactly one row.
+//! Whose each block request was: every one has exactly one row, where it begins; its bytes go to the
+//! files that they are of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use lumpscope_platter::trace::{Op, Traced};
 use serde::Serialize;
 
 use super::FILES;
-use super::files::FileMap;
+use super::files::{FileMap, Part, When};
 use super::processes;
 use crate::blocks::{self, Trust};
 use crate::human;
@@ -66,7 +67,8 @@ enum Purpose {
     Journal,
     Metadata,
     Flush,
-    /// Written back by the kernel or made by a process that has ended, on no file that was seen.
+    /// Written back by the kernel or made by a process that has ended, on no file that was seen; or on a
+    /// place that a file took or left in this moment, as another process wrote there, too.
     Unknown,
     /// Made by another process.
     Others,
@@ -99,32 +101,131 @@ pub(super) struct Watched<'a> {
     pub(super) own: u32,
 }
 
+/// The parts of a block request by what they were for, with their bytes; the first is where it begins.
+type Parts = Vec<(Purpose, u64)>;
+
 impl Watched<'_> {
-    /// `alive`: of the processes that made requests, those that there still are.
-    fn purpose(
-        &self,
-        alive: &BTreeSet<u32>,
-        (request, traced): (&TappedRequest, &Traced),
-    ) -> Purpose {
-        let by_us = request.tgid == self.own;
+    /// What the parts of each request were for.
+    fn purposes(&self, seen: &[TappedRequest], all: &[Traced]) -> Vec<Parts> {
+        // Of the processes that made requests, those that there still are.
+        let mut alive: BTreeSet<u32> = seen.iter().map(|request| request.tgid).collect();
+        alive.retain(|tgid| processes::is_alive(*tgid));
+        let both = || seen.iter().zip(all);
+        let places: Vec<Vec<Part>> = both()
+            .map(|(request, traced)| match self.beside(request, traced) {
+                Some(_) => Vec::new(),
+                None => {
+                    let end = traced.sector.saturating_add(traced.sectors.into());
+                    self.map.parts((traced.sector, end), traced.queue_ns)
+                }
+            })
+            .collect();
+        let doubtful = doubtful(self.map, seen, all, &places);
+        let parts = |(at, (request, traced)): (usize, (&TappedRequest, &Traced))| {
+            if let Some(purpose) = self.beside(request, traced) {
+                return vec![(purpose, u64::from(traced.sectors) * SECTOR)];
+            }
+            let of = |(number, part): (usize, &Part)| {
+                let purpose = match part.stretch {
+                    Some(_) if doubtful.contains(&(at, number)) => Purpose::Unknown,
+                    Some(stretch) => Purpose::File(self.map.stretch(stretch).name()),
+                    None => self.in_no_file(&alive, request),
+                };
+                (purpose, (part.end - part.sector) * SECTOR)
+            };
+            match places[at].is_empty() {
+                true => vec![(self.in_no_file(&alive, request), 0)],
+                false => places[at].iter().enumerate().map(of).collect(),
+            }
+        };
+        both().enumerate().map(parts).collect()
+    }
+
+    /// Of a request whose place does not matter.
+    fn beside(&self, request: &TappedRequest, traced: &Traced) -> Option<Purpose> {
         match request.class {
-            _ if traced.op == Op::Flush => return Purpose::Flush,
-            _ if by_us && traced.op == Op::Read => return Purpose::Watch,
-            Class::FsJournal => return Purpose::Journal,
-            Class::FsMetadata => return Purpose::Metadata,
-            _ => {}
+            _ if traced.op == Op::Flush => Some(Purpose::Flush),
+            _ if request.tgid == self.own && traced.op == Op::Read => Some(Purpose::Watch),
+            Class::FsJournal => Some(Purpose::Journal),
+            Class::FsMetadata => Some(Purpose::Metadata),
+            _ => None,
         }
-        if let Some(name) = self.map.at(traced.sector, traced.queue_ns) {
-            return Purpose::File(name);
-        }
+    }
+
+    fn in_no_file(&self, alive: &BTreeSet<u32>, request: &TappedRequest) -> Purpose {
         match request.tgid {
-            _ if by_us => Purpose::Watch,
+            tgid if tgid == self.own => Purpose::Watch,
             tgid if self.family.contains(&tgid) => Purpose::Gone,
             _ if request.class == Class::Writeback => Purpose::Unknown,
             // Had it belonged to the family and ended at once, nobody would know.
             tgid if tgid != 0 && alive.contains(&tgid) => Purpose::Others,
             _ => Purpose::Unknown,
         }
+    }
+}
+
+/// Writes of which it is not certain that they are the file's that lay there in the next look, or in the
+/// last: another process wrote what it holds. By request and part.
+fn doubtful(
+    map: &FileMap,
+    seen: &[TappedRequest],
+    all: &[Traced],
+    places: &[Vec<Part>],
+) -> BTreeSet<(usize, usize)> {
+    let mut writes = Vec::new();
+    for (at, (request, traced)) in seen.iter().zip(all).enumerate() {
+        let is_process = matches!(request.class, Class::Own | Class::Other) && request.tgid != 0;
+        if traced.op != Op::Write || !is_process {
+            continue;
+        }
+        for (number, part) in places[at].iter().enumerate() {
+            if let Some(stretch) = part.stretch {
+                let when = map.stretch(stretch).when(traced.queue_ns);
+                writes.push(((at, number), when, (stretch, part), request.tgid));
+            }
+        }
+    }
+    let mut doubtful = BTreeSet::new();
+    // What a file holds when it is first seen in a place was written last.
+    let mut last = Writers::default();
+    for (at, when, part, process) in writes.iter().rev() {
+        if *when == When::Before && !last.agree(*part, *process) {
+            doubtful.insert(*at);
+        }
+    }
+    let mut before = Writers::default();
+    for (at, when, part, process) in &writes {
+        let agree = doubtful.contains(at) || before.agree(*part, *process);
+        if *when == When::After && !agree {
+            doubtful.insert(*at);
+        }
+    }
+    doubtful
+}
+
+/// Which process wrote the sectors of stretches.
+#[derive(Default)]
+struct Writers {
+    /// By stretch and first sector: the end, and the process. They do not overlap.
+    ranges: BTreeMap<(usize, u64), (u64, u32)>,
+}
+
+impl Writers {
+    /// False: another process is known for some of these sectors. Else they are this one's from now on.
+    fn agree(&mut self, (stretch, part): (usize, &Part), process: u32) -> bool {
+        let (mut from, mut to) = (part.sector, part.end);
+        let before = self.ranges.range((stretch, 0)..(stretch, to)).rev();
+        let before = before.take_while(|(_, (end, _))| *end > from);
+        let overlapping: Vec<((usize, u64), (u64, u32))> = before.map(|(k, v)| (*k, *v)).collect();
+        if overlapping.iter().any(|(_, (_, other))| *other != process) {
+            return false;
+        }
+        for (key, (end, _)) in overlapping {
+            self.ranges.remove(&key);
+            (from, to) = (from.min(key.1), to.max(end));
+        }
+        self.ranges.insert((stretch, from), (to, process));
+        true
     }
 }
 
@@ -139,19 +240,20 @@ pub(super) fn account(
 ) -> anyhow::Result<DiskView> {
     let (recorded, seen) = blocks::with_requests(disk);
     let trace = &recorded.trace;
-    let both = || seen.iter().zip(&trace.requests);
-    let mut alive: BTreeSet<u32> = seen.iter().map(|request| request.tgid).collect();
-    alive.retain(|tgid| processes::is_alive(*tgid));
-    let purposes: Vec<Purpose> = both().map(|each| watched.purpose(&alive, each)).collect();
+    let purposes = watched.purposes(&seen, &trace.requests);
     let mut rows: BTreeMap<Purpose, Row> = BTreeMap::new();
-    for (purpose, (_, traced)) in purposes.iter().zip(both()) {
-        rows.entry(*purpose).or_default().add(traced);
+    for (parts, traced) in purposes.iter().zip(&trace.requests) {
+        for (number, (purpose, bytes)) in parts.iter().enumerate() {
+            let row = rows.entry(*purpose).or_default();
+            row.add(traced.op, u64::from(number == 0), *bytes);
+        }
     }
     let drive = predict::scaled(drive, 1.0, trace);
     let prediction = predict::replayed(trace, &drive, rule)?;
     for (mover, moved) in predict::movers(trace, &prediction) {
-        let mover = mover.and_then(|place| purposes.get(place));
-        let row = rows.entry(*mover.unwrap_or(&Purpose::Unknown)).or_default();
+        let mover = mover.and_then(|place| purposes.get(place)?.first());
+        let purpose = mover.map_or(Purpose::Unknown, |(purpose, _)| *purpose);
+        let row = rows.entry(purpose).or_default();
         row.seeks += 1;
         row.seek_ns += moved.seek_ns;
     }
@@ -200,15 +302,18 @@ impl Row {
         self.reads + self.writes + self.flushes + self.discards
     }
 
-    fn add(&mut self, traced: &Traced) {
-        let bytes = u64::from(traced.sectors) * SECTOR;
-        match traced.op {
-            Op::Read => (self.reads, self.read_bytes) = (self.reads + 1, self.read_bytes + bytes),
-            Op::Write => {
-                (self.writes, self.written_bytes) = (self.writes + 1, self.written_bytes + bytes);
+    fn add(&mut self, op: Op, requests: u64, bytes: u64) {
+        match op {
+            Op::Read => {
+                self.reads += requests;
+                self.read_bytes += bytes;
             }
-            Op::Flush => self.flushes += 1,
-            Op::Discard => self.discards += 1,
+            Op::Write => {
+                self.writes += requests;
+                self.written_bytes += bytes;
+            }
+            Op::Flush => self.flushes += requests,
+            Op::Discard => self.discards += requests,
         }
     }
 
@@ -313,5 +418,23 @@ mod tests {
         assert_eq!(view.files.len(), 1);
         assert!(view.modelled_ns > view.transfer_ns && view.transfer_ns > 0);
         assert!(view.rows[0].seek_ns > 0 && view.trust.complete);
+    }
+
+    #[test]
+    fn one_request_counts_where_it_begins_and_its_bytes_where_they_are() {
+        let at = |sector, end, stretch| Part {
+            sector,
+            end,
+            stretch,
+        };
+        let (first, second) = (at(0, 8, Some(0)), at(4, 12, Some(0)));
+        let mut writers = Writers::default();
+        assert!(writers.agree((0, &first), 7) && writers.agree((0, &second), 7));
+        assert!(!writers.agree((0, &at(11, 20, Some(0))), 8));
+        assert!(writers.agree((0, &at(12, 20, Some(0))), 8) && writers.agree((1, &first), 8));
+        let mut row = Row::default();
+        row.add(Op::Write, 1, 4096);
+        row.add(Op::Write, 0, 512);
+        assert_eq!((row.writes, row.written_bytes), (1, 4608));
     }
 }

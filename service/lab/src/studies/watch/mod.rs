@@ -25,7 +25,6 @@ use lumpscope_observer::{BlockTap, TappedDisk};
 use lumpscope_platter::drive::Drive;
 use lumpscope_units::{Span, nanoseconds};
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 pub use self::account::{DiskView, Row};
@@ -41,7 +40,7 @@ use crate::studies::seeds::DRIVE;
 /// How often new processes are looked for, and whether the watched one has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// How often files are looked for; no more than a twentieth of the time goes into it.
-const FILES_PERIOD: Duration = Duration::from_millis(500);
+const FILES_PERIOD: Duration = Duration::from_millis(50);
 /// How long a command may go on after it was told to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
     group = clap::ArgGroup::new("subject").args(["path", "pid", "command"]).required(true).multiple(true),
     after_help = "Needs root, for the probes. With COMMAND the result goes to standard error when COMMAND \
                   has ended and what it left in memory is written back; without, it goes to standard output \
-                  when the process ends or at Ctrl-C.\n\n\
+                  when the process ends or at Ctrl-C. The exit code is that of COMMAND.\n\n\
                   Examples:\n  lumpscope watch --path /srv/data -- sqlite3 /srv/data/app.db .dump\n  \
                   lumpscope watch --pid 4711 --for 30s"
 )]
@@ -218,7 +217,7 @@ impl Watch {
         let mut family = family;
         let mut files = Files::default();
         // The first look is over before the first request that is counted.
-        files.look(now_ns(), &below, &family.open_files());
+        files.look(&below, &family.open_files());
         let disks = disks(args, &below, &files)?;
         let paths: Vec<&Path> = disks.iter().map(PathBuf::as_path).collect();
         let tap = BlockTap::start(&paths)?;
@@ -261,7 +260,7 @@ impl Watch {
         self.processes.join().map_err(panicked)?;
         let mut files = self.files.join().map_err(panicked)?;
         let mut family = std::mem::take(&mut *lock(&self.family));
-        files.look(now_ns(), &self.below, &family.open_files());
+        files.look(&self.below, &family.open_files());
         let tapped = self.tap.finish();
         let files_overflowed = files.overflowed;
         let (maps, names) = files.maps();
@@ -319,7 +318,7 @@ impl DiskWatch {
         let disk = self.tap.finish().into_iter().next();
         let disk = disk.ok_or_else(|| anyhow!("no disk was watched"))?;
         let mut files = Files::default();
-        files.look(now_ns(), &[self.below], &[]);
+        files.look(&[self.below], &[]);
         if let Some((path, range)) = store {
             let file = File::open(path).map_err(cannot("open", path))?;
             let name = Arc::from(&*disk.disk);
@@ -349,7 +348,7 @@ fn look_at_files(
     while again(ended, pause) {
         let begin = Instant::now();
         let open = lock(family).open_files();
-        files.look(now_ns(), below, &open);
+        files.look(below, &open);
         pause = FILES_PERIOD.max(begin.elapsed() * 20);
     }
     files
@@ -420,11 +419,4 @@ fn lock(family: &Mutex<Family>) -> std::sync::MutexGuard<'_, Family> {
 
 fn own_number() -> u32 {
     std::process::id()
-}
-
-/// `CLOCK_MONOTONIC`, which the probes use.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let [seconds, ns] = [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
-    seconds * 1_000_000_000 + ns
 }

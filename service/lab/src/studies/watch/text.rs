@@ -1,6 +1,7 @@
-//! The result as text of at most 80 columns.
+//! The result as text.
 
-use lumpscope_units::{columns::fitted, human};
+use lumpscope_units::escape::{escaped, escaped_lines};
+use lumpscope_units::{columns, human};
 
 use super::{DiskView, Row, WatchReport};
 use crate::experiment::text::table;
@@ -12,13 +13,14 @@ const NAME: usize = 24;
 const LEGEND: &str = "\
 fs-journal, fs-metadata and flushes are of all who use the disk. unknown:
 written back by the kernel, or made by a process that has ended, in no file that
-was seen.";
+was seen; or two processes wrote where a file came or went. A request over
+several files counts for the first, its bytes for each.";
 
 /// All of it; `most`: files of a disk that are shown.
 pub(super) fn text(report: &WatchReport, most: usize) -> String {
     let mut out = vec![format!(
         "{}: {}",
-        report.subject,
+        escaped(&report.subject),
         human::duration_ns(report.elapsed_ns)
     )];
     for disk in &report.disks {
@@ -36,7 +38,9 @@ pub(super) fn text(report: &WatchReport, most: usize) -> String {
         out.push("Some files were not told apart: there are more than a million.".to_owned());
     }
     out.push(LEGEND.to_owned());
-    fitted(&out.join("\n")).trim_end().to_owned()
+    columns::fitted(&escaped_lines(&out.join("\n")), columns::width())
+        .trim_end()
+        .to_owned()
 }
 
 fn of_disk(disk: &DiskView, model: &str, most: usize) -> Vec<String> {

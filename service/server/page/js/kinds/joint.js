@@ -70,12 +70,12 @@ export const joint = {
     const [near, far] = [median(data.cells, (s) => Math.abs(s) <= 11), median(data.cells, (s) => Math.abs(s) > 11)];
     if (near === null && far === null) return silence(view, store.name, "No block request with a seek distance in this time.");
     const told = [near === null ? "" : `${span(near)} within 1 MiB`, far === null ? "" : `${span(far)} beyond`];
-    return `Median device time below ${told.filter((text) => text).join(", ")}.`;
+    return `Median device time, interpolated: ${told.filter((text) => text).join(", ")}.`;
   },
   table(data) {
     const steps = [...new Set(data.cells.map((cell) => cell[0]))].sort((a, b) => a - b);
     return {
-      head: ["signed seek distance", "block requests", "median device time"],
+      head: ["signed seek distance", "block requests", "median device time, interpolated"],
       rows: steps.map((step) => {
         const mine = data.cells.filter((cell) => cell[0] === step);
         return [stepText(step), count(mine.reduce((sum, cell) => sum + cell[3], 0)), span(median(mine, () => true) ?? 0)];
@@ -114,14 +114,14 @@ function cellsOf(view, store) {
 /**
  * @param {Cell[]} cells
  * @param {(step: number) => boolean} which
- * @returns {number|null} ns, the end of the bucket
+ * @returns {number|null} ns, interpolated in its bucket
  */
 function median(cells, which) {
   const mine = cells.filter((cell) => which(cell[0])).sort((a, b) => a[1] - b[1]);
   let left = mine.reduce((sum, cell) => sum + cell[3], 0) / 2;
-  for (const cell of mine) {
-    left -= cell[3];
-    if (left <= 0) return cell[2];
+  for (const [, from, to, n] of mine) {
+    if (left <= n) return from + ((to - from) * left) / n;
+    left -= n;
   }
   return null;
 }

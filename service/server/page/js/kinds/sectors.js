@@ -51,7 +51,7 @@ export const sectors = {
       yAxis: plainAxis(view, { min: shared.low, max: shared.high, axisLabel: label, axisTick: { show: false, customValues: ticks }, interval: step }),
       series: [
         dotSeries(groups, view),
-        { id: "gaps", type: "line", data: [], silent: true, markArea: gapAreas(view) },
+        { id: "gaps", type: "line", data: [], silent: true, markArea: gapAreas(view, withoutDots(view)) },
       ],
     };
   },
@@ -65,10 +65,13 @@ export const sectors = {
     const all = Object.values(data.points).flat().sort((a, b) => b[0] - a[0]).slice(0, 50);
     return {
       head: ["time", "whose", "operation", "sector", "length", "seek", "at the device", "request"],
-      rows: all.map((d) => [clock(d[0]), owner(view, d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? { text: String(d[7]), href: `#request=${d[7]}` } : "–"]),
+      rows: all.map((d) => [clock(d[0]), owner(view, d) + doubt(d), operation(view, d), String(d[1]), bytes(d[2] * SECTOR), d[5] === null ? "–" : signedBytes(d[5]), d[6] === null ? "–" : span(d[6]), d[7] > 0 ? { text: String(d[7]), href: `#request=${d[7]}` } : "–"]),
     };
   },
-  notes: blockNotes,
+  notes(view, store) {
+    const last = withoutDots(view).at(-1);
+    return [...blockNotes(view, store), ...(last ? [`No dots until ${clock(last.to)}: they are made while a page is open.`] : [])];
+  },
   marks: (data) => data.n,
   hit(place, data, view) {
     let [nearest, best] = [/** @type {Dot|null} */ (null), NEAR];
@@ -79,6 +82,14 @@ export const sectors = {
     return nearest && { told: told(view, nearest), request: nearest[7] };
   },
 };
+
+/**
+ * Times in which no page was open.
+ * @param {import("../types.js").View} view
+ */
+function withoutDots(view) {
+  return view.frames.filter(({ past, dotless }) => past && dotless > view.from).map(({ from, dotless }) => ({ from, to: dotless }));
+}
 
 /**
  * @param {import("../types.js").View} view
@@ -147,10 +158,20 @@ function flat(dots) {
   return places;
 }
 
+/** @param {Dot} dot */
+function doubt(dot) {
+  return dot[8] ? ", not certain" : "";
+}
+
+/** @param {import("../types.js").View} view @param {Dot} dot */
+function whose(view, dot) {
+  return owner(view, dot) + (dot[7] > 0 ? ` ${dot[7]}` : "") + doubt(dot);
+}
+
 /** @param {import("../types.js").View} view @param {Dot} dot */
 function told(view, dot) {
   const rows = [
-    ["whose", dot[7] > 0 ? `${owner(view, dot)} ${dot[7]}` : owner(view, dot)],
+    ["whose", whose(view, dot)],
     ["sector", `${dot[1]} (${bytes(dot[1] * SECTOR)})`],
     ["seek", dot[5] === null ? "unknown" : signedBytes(dot[5])],
     ["at the device", dot[6] === null ? "not seen" : span(dot[6])],

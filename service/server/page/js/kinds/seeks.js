@@ -4,7 +4,7 @@
 import { clockAxis, gapAreas, plainAxis, seekAxis, seekStep, stepText } from "../axes.js";
 import { cellSeries } from "../marks.js";
 import { WHOSE, blockNotes, heatOf, silence } from "../measure.js";
-import { bytes, clock, count, share } from "../units.js";
+import { bytes, clock, count, share, span } from "../units.js";
 
 /** @typedef {[from: number, to: number, step: number, count: number]} Cell */
 
@@ -14,7 +14,7 @@ export const seeks = {
   title: "Seek distance over time",
   height: 250,
   help: [
-    "Each column is an interval, each row a range of signed distances between the end of one block request and the start of the next: 0 is sequential, up is towards the end of the disk, down towards sector 0; one row more is twice as far. The darker (in the dark theme: brighter), the more block requests; the scale is logarithmic and shared by all stores.",
+    "Each column is an interval, each row a range of signed distances between the end of one block request and the start of the next: 0 is sequential, up is towards the end of the disk, down towards sector 0; one row more is twice as far. The darker (in the dark theme: brighter), the more block requests in the time of a column; the scale is logarithmic and shared by all stores.",
     "A quiet disk is one band at 0. Two mirrored bands are a head that commutes between two places, as between data and a journal. Distances are between sectors as the kernel numbers them: remapping and caching inside the drive are not seen.",
   ],
   choices: WHOSE,
@@ -23,16 +23,16 @@ export const seeks = {
     const stores = new Map(
       view.stores.map(({ name }) => {
         const cells = view.columns.flatMap((column) => cellsOf(view, column, name));
-        for (const [, , step, n] of cells) {
-          shared.widest = Math.max(shared.widest, Math.abs(step));
-          shared.most = Math.max(shared.most, n);
+        for (const cell of cells) {
+          shared.widest = Math.max(shared.widest, Math.abs(cell[2]));
+          shared.most = Math.max(shared.most, evened(view, cell));
         }
         return [name, { cells }];
       }),
     );
     return { shared, stores };
   },
-  legend: (_view, shared) => [{ ramp: true, label: "block requests in a cell", most: shared.most }],
+  legend: (view, shared) => [{ ramp: true, label: `block requests in a cell of ${span(view.each * 1e6)}`, most: Math.round(shared.most) }],
   option(data, shared, view) {
     const axis = seekAxis(shared.widest);
     const label = { color: view.palette.quiet, fontSize: 11, margin: 6, customValues: axis.ticks, formatter: axis.label };
@@ -40,7 +40,7 @@ export const seeks = {
       grid: { left: 62, right: 10, top: 10, height: 212 },
       xAxis: clockAxis(view),
       yAxis: plainAxis(view, { min: axis.min, max: axis.max, axisLabel: label, splitLine: { show: false } }),
-      series: [zero(view), cellSeries(data.cells.map(([x0, x1, step, n]) => ({ x0, x1, y0: step - 0.5, y1: step + 0.5, n })), shared.most, view)],
+      series: [zero(view), cellSeries(data.cells.map((cell) => ({ x0: cell[0], x1: cell[1], y0: cell[2] - 0.5, y1: cell[2] + 0.5, n: evened(view, cell) })), shared.most, view)],
     };
   },
   summary(data, _shared, view, store) {
@@ -62,7 +62,7 @@ export const seeks = {
   hit(place, data) {
     const step = Math.round(place.y);
     const cell = data.cells.find(([from, to, mine]) => mine === step && place.x >= from && place.x < to);
-    return cell ? { told: { head: clock(cell[1]), rows: [["distance", stepText(step)], ["block requests", count(cell[3])]] } } : null;
+    return cell ? { told: { head: clock(cell[1]), rows: [["distance", stepText(step)], [`block requests in ${span((cell[1] - cell[0]) * 1e6)}`, count(cell[3])]] } } : null;
   },
   notes: blockNotes,
   marks: (data) => data.cells.length,
@@ -82,6 +82,15 @@ function cellsOf(view, column, store) {
     steps.set(step, (steps.get(step) ?? 0) + cell[6]);
   }
   return [...steps].map(([step, n]) => [column.from, column.to, step, n]);
+}
+
+/**
+ * The count of a cell as if its column were as long as most: those from before the page was opened are longer.
+ * @param {import("../types.js").View} view
+ * @param {Cell} cell
+ */
+function evened(view, [from, to, , n]) {
+  return Math.max(1, (n * view.each) / Math.max(to - from, 1));
 }
 
 /**

@@ -15,7 +15,7 @@ export const stages = {
   height: 200,
   help: [
     "Mean time of a request in each interval, cut into its stages; the stages add up to the whole, so a column is as high as the mean latency.",
-    "recv: receiving the body; sched: waiting for the store's turn; index: looking up, or choosing blocks; submit: system calls and checks; queue: the data waits for the disk; device: it is at the disk; wait, write, flush: the commit waits for the batch before it, is written to the journal, is flushed with its data; journal: the rest of the commit; reply: handing over the answer.",
+    "recv: receiving the body; sched: waiting for the store's turn; index: looking up, or choosing blocks; submit: system calls and checks; queue: the data waits for the disk; device: it is at the disk; wait: the commit waits for the batch before it; write, flush: it is written to the journal, and flushed with its data, until the service has seen that; journal: the rest of the commit; reply: handing over the answer.",
     "Without probes queue and device are unknown, and part of “submit”. A mean hides outliers: see the slowest requests.",
   ],
   choices: [

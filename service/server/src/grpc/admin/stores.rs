@@ -78,10 +78,24 @@ pub(super) async fn drain(
     let admin = &service.admin;
     let wait = admin.wait("timeout_ms", asked.timeout_ms)?;
     let stores = admin.chosen(scope, &asked.store)?;
-    admin.stores.drain(&stores)?;
-    tracing::info!(store = asked.store, "draining");
+    let frozen = match asked.changes_only {
+        true => Some(admin.stores.freeze(&stores)?),
+        false => {
+            admin.stores.drain(&stores)?;
+            None
+        }
+    };
+    let what = if frozen.is_some() {
+        "changes"
+    } else {
+        "requests"
+    };
+    tracing::info!(store = asked.store, what, "draining");
     admin.health.look().await;
-    let under_way = admin.stores.wait_idle(&stores, wait).await;
+    let under_way = match frozen {
+        Some(changes) => admin.stores.wait_settled(&stores, changes, wait).await,
+        None => admin.stores.wait_idle(&stores, wait).await,
+    };
     if under_way == 0 {
         for named in stores.iter().filter(|named| named.failed().is_empty()) {
             ask(named, |on_done| named.store.submit_sync(on_done)).await?;
@@ -145,7 +159,7 @@ fn spec(asked: &v1::AddStoreRequest) -> Result<StoreSpec, Refusal> {
     if spec.name != asked.name || spec.path != *asked.path {
         return Err(unusable(format!("{:?} is no store name", asked.name)));
     }
-    if !spec.path.is_absolute() || asked.path.contains('\0') {
+    if !(spec.path.is_absolute() || spec.uuid.is_some()) || asked.path.contains('\0') {
         return Err(unusable(format!(
             "path {:?}: give the whole path, from the root on, as the service sees it",
             asked.path

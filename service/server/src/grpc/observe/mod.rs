@@ -167,7 +167,7 @@ impl Observe for ObserveService {
             0 => u32::MAX,
             seconds => seconds,
         };
-        let slowest = self.asking.slowest(names, within, limit);
+        let slowest = self.asking.slowest((names, asked.failed), within, limit);
         let answer = v1::ListSlowestResponse {
             requests: slowest.await.map_err(unanswered)?,
             request_id: scope.id(),

@@ -9,4 +9,4 @@ mod encode;
 mod unary;
 
 pub(super) use encode::Messages;
-pub(super) use unary::read_message;
+pub(super) use unary::{FIELDS, read_message};

@@ -8,6 +8,9 @@ use tonic::Status;
 use crate::grpc::source::Source;
 use crate::refusal::Refusal;
 
+/// What is wrong with a message that is no protobuf.
+pub(in crate::grpc) const FIELDS: &str = "its fields cannot be read";
+
 /// The only message of a request, of at most `max` bytes.
 ///
 /// # Errors
@@ -55,5 +58,5 @@ fn message<M: Message + Default>(mut whole: Bytes) -> Result<M, WireError> {
     if whole.len() > len {
         return Err(WireError::Malformed("more than one message came"));
     }
-    M::decode(whole).map_err(|_| WireError::Malformed("its fields cannot be read"))
+    M::decode(whole).map_err(|_| WireError::Malformed(FIELDS))
 }

@@ -13,10 +13,21 @@ pub(super) const MOST_DOTS: usize = 500;
 const WAITING: usize = 8192;
 
 /// A completed block request: when (milliseconds since 1970), first sector, sectors, owner and
-/// operation as places in their lists, seek distance in bytes, device time in nanoseconds, and the
-/// request it was made for; 0: none, several of several stores, or unknown.
+/// operation as places in their lists, seek distance in bytes, device time in nanoseconds, the
+/// request it was made for (0: none, several of several stores, or unknown), and whether that owner
+/// is not certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Dot(i64, u64, u32, usize, usize, Option<i64>, Option<u64>, u64);
+pub(super) struct Dot(
+    i64,
+    u64,
+    u32,
+    usize,
+    usize,
+    Option<i64>,
+    Option<u64>,
+    u64,
+    bool,
+);
 
 /// The block requests of one store between two frames.
 pub(super) struct Dots {
@@ -100,6 +111,7 @@ fn dot(line: &BlockLine, clock: WallClock) -> Dot {
         line.seek_bytes,
         line.device_ns,
         request,
+        line.uncertain,
     )
 }
 
@@ -116,7 +128,7 @@ mod tests {
         let mut sample = Sample::default();
         let many = 200 * MOST_DOTS as u64;
         for sector in 0..many {
-            sample.offer(|| Dot(0, sector, 8, 0, 0, None, None, 0));
+            sample.offer(|| Dot(0, sector, 8, 0, 0, None, None, 0, false));
         }
         assert_eq!((sample.kept.len(), sample.seen), (MOST_DOTS, many));
         // By chance none of 500 lies in one half: once in 2^500 runs.
@@ -137,6 +149,7 @@ mod tests {
             sector: 16,
             sectors: 8,
             done_ns: 5_000_000,
+            uncertain: true,
             ..BlockLine::default()
         };
         let clock = WallClock::of_a_recording();
@@ -144,7 +157,7 @@ mod tests {
         let operation = OPERATIONS.iter().position(|o| *o == "write").unwrap();
         assert_eq!(
             dot(&line, clock),
-            Dot(5, 16, 8, owner, operation, None, None, 7)
+            Dot(5, 16, 8, owner, operation, None, None, 7, true)
         );
         line.stores.push("b".into());
         assert_eq!(dot(&line, clock).7, 0);

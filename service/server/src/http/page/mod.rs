@@ -5,7 +5,7 @@
 //! | `/`, `/page/...` | the files of the page; they hold no data and need no login |
 //! | `/api/v1/live?since=SEQ` | what happens, as a stream of events: see `stream.rs` and `frame.rs` |
 //! | `/api/v1/past?since=SEQ` | what happened in the last hour, in frames of ten seconds: see `past.rs` |
-//! | `/api/v1/slowest?store=&within_seconds=300&limit=20` | the slowest requests, explained |
+//! | `/api/v1/slowest?store=&within_seconds=300&limit=20&failed=false` | the slowest requests, or those that failed, explained |
 //! | `/api/v1/requests/ID` | one request, explained |
 //! | `/api/v1/observer` | what the observer is made of |
 //!
@@ -137,8 +137,7 @@ async fn live(
             return failed(StatusCode::SERVICE_UNAVAILABLE, &why);
         }
     };
-    // Until it ends, the connection is not idle.
-    let call = Connection::of(request.extensions()).map(Connection::call);
+    let connection = Connection::of(request.extensions()).cloned();
     stream::answer(stream::Live {
         asking: api.asking,
         hello: api.hello,
@@ -147,7 +146,7 @@ async fn live(
         watching,
         viewer,
         since,
-        call,
+        connection,
     })
 }
 
@@ -180,6 +179,8 @@ struct Slowest {
     store: String,
     within_seconds: Option<u32>,
     limit: Option<usize>,
+    #[serde(default)]
+    failed: bool,
 }
 
 async fn slowest(
@@ -210,9 +211,10 @@ async fn slowest(
         return failed(StatusCode::BAD_REQUEST, &why);
     }
     let within = asked.within_seconds.unwrap_or(DEFAULT_WITHIN);
+    let of = (names, asked.failed);
     let question = Question::Slowest(limit);
     kept(&api, (&caller, connection), question, async {
-        let found = api.asking.slowest(names, within, limit).await;
+        let found = api.asking.slowest(of, within, limit).await;
         told(found.map(|found| json!({"requests": found})))
     })
     .await

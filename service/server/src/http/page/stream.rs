@@ -19,8 +19,7 @@ use super::answer::BROWSER_RULES;
 use super::hello::{self, Service, Store};
 use super::pulse::Viewer;
 use super::ring::Frame;
-use crate::door::told;
-use crate::door::{Call, Caller};
+use crate::door::{self, Caller, Connection, told};
 use crate::observed::Asking;
 use crate::observed::Watching;
 
@@ -40,8 +39,7 @@ pub(super) struct Live {
     pub(super) viewer: Viewer,
     /// The last frame it has; 0: none.
     pub(super) since: u64,
-    /// Keeps its connection from being idle.
-    pub(super) call: Option<Call>,
+    pub(super) connection: Option<Connection>,
 }
 
 type Pieces = mpsc::Sender<Result<Bytes, Infallible>>;
@@ -61,10 +59,10 @@ pub(super) fn answer(live: Live) -> Response {
 impl Live {
     async fn run(self, sender: Pieces) {
         let stopped = self.stopped.clone();
-        let withdrawn = self.caller.withdrawn().clone();
+        let withdrawn = door::withdrawn(&self.caller, self.connection.as_ref());
         tokio::select! {
             () = told(stopped) => {}
-            () = withdrawn.cancelled() => {}
+            _ = withdrawn => {}
             () = sender.closed() => {}
             () = self.send(&sender) => {}
         }
@@ -72,7 +70,8 @@ impl Live {
 
     /// Sends until nobody takes it.
     async fn send(mut self, to: &Pieces) {
-        let _call = self.call.take();
+        // Until it ends, the connection is not idle.
+        let _call = self.connection.as_ref().map(Connection::call);
         let asking = self.asking.clone();
         let stores = tokio::task::spawn_blocking(move || hello::stores(&asking)).await;
         // An error: the runtime ends, and so does this.

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use lumpscope_observer::{Observer, RequestSummary, SlowRequest, TraceContext};
 use opentelemetry::InstrumentationScope;
-use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData};
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
 use opentelemetry_semantic_conventions::SCHEMA_URL;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -107,21 +108,29 @@ struct Counts {
     up: AtomicI64,
 }
 
+/// A collector that takes the spans; `None`: nothing is exported. Must be called within a runtime, and
+/// before privileges are given up, because it reads certificates.
+///
+/// # Errors
+/// An endpoint that is no address; for `https://`, no certificate of a CA.
+pub fn collector(endpoint: Option<&str>) -> Result<Option<SpanExporter>, ServerError> {
+    endpoint.map(send::exporter).transpose()
+}
+
 impl Tracing {
     /// Begins to export to a collector; `None`: never exports anything. Must be called within a runtime.
-    ///
-    /// # Errors
-    /// An endpoint that is no address.
+    #[must_use]
     pub fn start(
-        endpoint: Option<&str>,
+        collector: Option<SpanExporter>,
         sampling: Sampling,
         servers: Servers,
         observer: &Observer,
-    ) -> Result<Self, ServerError> {
-        let Some(endpoint) = endpoint else {
-            return Ok(Self::default());
+    ) -> Self {
+        let Some(exporter) = collector else {
+            return Self::default();
         };
-        let exporter = send::exporter(endpoint)?;
+        let mut exporter = exporter;
+        exporter.set_resource(&send::resource(&servers));
         let shared = Arc::new(Shared {
             chosen: Mutex::default(),
             alone: Mutex::default(),
@@ -143,8 +152,8 @@ impl Tracing {
         let gathering = tokio::spawn(gathering);
         let sender = send::Sender::new(Arc::clone(&shared), exporter);
         let sending = tokio::spawn(sender.run(stopped));
-        info!(endpoint, "requests are exported as spans");
-        Ok(Self {
+        info!("requests are exported as spans");
+        Self {
             running: Some(Arc::new(Running {
                 sampling,
                 ids: RandomIdGenerator::default(),
@@ -152,7 +161,7 @@ impl Tracing {
                 stop,
                 tasks: Mutex::new(Some(Tasks { gathering, sending })),
             })),
-        })
+        }
     }
 
     /// Decides about a request that has ended, by how long it took and whether the disk of its store may

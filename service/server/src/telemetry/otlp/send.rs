@@ -1,20 +1,24 @@
 //! From the queue to the collector.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
+use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use opentelemetry_semantic_conventions::SCHEMA_URL;
 use opentelemetry_semantic_conventions::resource::{SERVICE_INSTANCE_ID, SERVICE_VERSION};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::spans::{Servers, host_name};
 use super::{FLUSH_WITHIN, Shared};
 use crate::error::ServerError;
+use crate::files;
 
 /// Most spans of one message: about half a MiB.
 const BATCH: usize = 512;
@@ -22,52 +26,55 @@ const BATCH: usize = 512;
 const EVERY: Duration = Duration::from_millis(200);
 /// Longest that the collector may take for a batch.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// Variables of OpenTelemetry that name the certificate of the collector's CA, as PEM.
+const CERTIFICATES: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+];
+/// Without one: the CAs that the system knows.
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Pause after a batch that was not taken; doubled each time up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// The exporter, which connects when there is something to send.
 ///
 /// # Errors
-/// An endpoint that is no address.
+/// An endpoint that is no address; for `https://`, no certificate of a CA.
 pub(super) fn exporter(endpoint: &str) -> Result<SpanExporter, ServerError> {
-    let built = SpanExporter::builder()
+    let failed =
+        |why: String| ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {why}"));
+    let mut builder = SpanExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint)
         .with_timeout(TIMEOUT)
         // What a batch costs when nobody is there is decided here alone.
-        .with_retry_policy(RetryPolicy::disabled())
-        .build();
-    let mut exporter = built
-        .map_err(|error| ServerError::Argument(format!("otlp-endpoint = {endpoint:?}: {error}")))?;
-    exporter.set_resource(&RESOURCE);
+        .with_retry_policy(RetryPolicy::disabled());
+    if endpoint.starts_with("https:") {
+        let ca = CERTIFICATES.iter().find_map(std::env::var_os);
+        let ca = ca.map_or_else(|| PathBuf::from(SYSTEM_CA), PathBuf::from);
+        let pem = files::read(&ca, None).map_err(|error| {
+            failed(format!(
+                "{error}; name the certificate of the collector's CA in {}",
+                CERTIFICATES[1]
+            ))
+        })?;
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+        builder = builder.with_tls_config(tls);
+    }
+    let exporter = builder.build().map_err(|error| failed(error.to_string()))?;
     Ok(exporter)
 }
 
 /// Resource of spans: the attributes of the environment (`OTEL_RESOURCE_ATTRIBUTES`)
 /// are kept.
-static RESOURCE: LazyLock<Resource> = LazyLock::new(|| {
+pub(super) fn resource(servers: &Servers) -> Resource {
     Resource::builder()
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
-        .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, instance_id()))
+        .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, servers.instance()))
+        .with_attribute(KeyValue::new("host.name", host_name()))
         .with_schema_url([], SCHEMA_URL)
         .build()
-});
-
-/// A random UUID for the life of this process.
-fn instance_id() -> String {
-    let random = u128::from_be_bytes(RandomIdGenerator::default().new_trace_id().to_bytes());
-    // Version 4, variant 1.
-    let random = random & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
-    let hex = format!("{random:032x}");
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    parts.join("-")
 }
 
 /// Sends what is in the queue.

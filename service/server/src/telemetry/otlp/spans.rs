@@ -80,16 +80,25 @@ impl Servers {
             s3: s3.map(Server::at),
         }
     }
+
+    /// Names this service among all, whenever it runs.
+    pub(super) fn instance(&self) -> String {
+        format!("{}:{}", host_name(), self.grpc.port)
+    }
+}
+
+/// The name of this machine; empty: it has none.
+pub(super) fn host_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    host.trim().to_owned()
 }
 
 impl Server {
     /// The name of this machine where all of its addresses are listened at.
     fn at(socket: SocketAddr) -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let address = match (socket.ip().is_unspecified(), host.trim()) {
-            (true, host) if !host.is_empty() => host.to_owned(),
-            _ => socket.ip().to_string(),
-        };
+        let host =
+            Some(host_name()).filter(|host| socket.ip().is_unspecified() && !host.is_empty());
+        let address = host.unwrap_or_else(|| socket.ip().to_string());
         Self {
             address,
             port: socket.port(),

@@ -8,4 +8,5 @@ pub(crate) mod harness;
 mod idle;
 mod random;
 mod resets;
+mod unreadable;
 pub(crate) mod wire;

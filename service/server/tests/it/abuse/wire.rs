@@ -245,7 +245,7 @@ pub(crate) fn literal_headers(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// An integer with a prefix of 7 bits.
-fn hpack_length(out: &mut Vec<u8>, len: usize) {
+pub(crate) fn hpack_length(out: &mut Vec<u8>, len: usize) {
     let byte = |value: usize| u8::try_from(value).unwrap();
     if len < 127 {
         out.push(byte(len));

@@ -2,6 +2,8 @@
 //! namespaces, or to reach files, ports and processes that the service does not need, with code that
 //! runs inside the service.
 
+#![expect(unsafe_code, reason = "system calls by their numbers")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,6 +17,43 @@ use lumpscope_server::privileges::{self, Reach};
 
 /// Tells the process that it is the one inside, and its folder: what it cannot remove itself.
 const INSIDE: &str = "LUMPSCOPE_CONFINED";
+
+/// chmod, chown, links, times, extended attributes and mknod, in all the forms of x86-64; the last
+/// two are chmod and execve of x32.
+#[cfg(target_arch = "x86_64")]
+const OF_FILES: [i64; 29] = [
+    90,
+    91,
+    268,
+    452,
+    92,
+    93,
+    94,
+    260,
+    86,
+    265,
+    88,
+    266,
+    132,
+    235,
+    261,
+    280,
+    188,
+    189,
+    190,
+    463,
+    197,
+    198,
+    199,
+    466,
+    469,
+    133,
+    259,
+    0x4000_0000 | 90,
+    0x4000_0000 | 520,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_FILES: [i64; 3] = [libc::SYS_fchmodat, libc::SYS_fchownat, libc::SYS_utimensat];
 
 /// Runs a test of this module in a process of its own, which has lost its rights when it ends.
 fn inside(test: &str) {
@@ -63,6 +102,12 @@ fn the_inside_itself() {
     );
     let mounted = rustix::mount::mount_bind("/proc", "/proc").unwrap_err();
     assert_eq!(mounted, rustix::io::Errno::PERM);
+    for call in OF_FILES {
+        // SAFETY: no argument is a pointer that can be followed.
+        let code = unsafe { libc::syscall(call, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
+        let error = io::Error::last_os_error().raw_os_error();
+        assert_eq!((code, error), (-1, Some(libc::EPERM)), "call {call}");
+    }
     for thread in privileges::own_threads().unwrap() {
         assert!(thread.filtered, "{thread:?}");
     }

@@ -1,6 +1,7 @@
-//! Must not achieve: to go on watching when the token has been withdrawn, or to log in with a file
-//! that is no file of tokens.
+//! Must not achieve: to go on when the token or the certificate has been withdrawn, or to log in
+//! with a file that is no file of tokens.
 
+use std::error::Error;
 use std::time::Duration;
 
 use lumpscope_proto::v1;
@@ -10,8 +11,15 @@ use tonic::{Code, Status, Streaming};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use lumpscope_server::config::ServeConfig;
+use tonic::transport::Channel;
+
 use crate::common::web::Events;
-use crate::door::harness::{LONG, Serving, place, token, tokens, with_token};
+use crate::door::harness::{
+    Authority, LONG, Pair, Serving, http_get, place, raw_config, raw_tls_with, secret, token,
+    tokens, with_token,
+};
+use crate::door::reload::{HalfPut, known};
 
 const ALL: &str = "scopes = [\"observe\"]";
 
@@ -124,4 +132,142 @@ async fn files_that_are_none_of_tokens() {
         let error = started.err().expect("it is refused").to_string();
         assert!(error.contains(word), "{}: {error}", path.display());
     }
+}
+
+/// A folder, and a service in it for clients whose certificates `clients` has signed.
+fn place_for(ours: &Authority, clients: &Authority) -> (tempfile::TempDir, ServeConfig) {
+    let (folder, mut config) = place();
+    let mut files = ours.files(folder.path());
+    let [ca, crl] = ["clients.pem", "clients.crl"].map(|name| folder.path().join(name));
+    std::fs::write(&ca, &clients.pem).unwrap();
+    std::fs::write(&crl, clients.revoke(&[])).unwrap();
+    (files.client_ca, files.client_crl) = (Some(ca), Some(crl));
+    crate::common::use_tls(&mut config, files);
+    config.reload_interval = Duration::ZERO;
+    (folder, config)
+}
+
+/// A client that watches.
+async fn watching(
+    service: &Serving,
+    ours: &Authority,
+    shown: &Pair,
+) -> Result<Watcher, Box<dyn Error>> {
+    let channel = service.tls(ours, Some(shown)).await?;
+    let mut observe = ObserveClient::new(channel.clone());
+    let trace = observe.trace(v1::TraceRequest::default()).await?;
+    let trace = trace.into_inner();
+    Ok(Watcher { channel, trace })
+}
+
+struct Watcher {
+    channel: Channel,
+    trace: Streaming<v1::TraceResponse>,
+}
+
+impl Watcher {
+    /// What it watches ends for want of a login, and it does not get in again.
+    async fn goes_away(self) {
+        let status = end_of(self.trace).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
+        assert!(status.message().contains("certificate"), "{status:?}");
+        let mut observe = ObserveClient::new(self.channel);
+        let again = observe.trace(v1::TraceRequest::default()).await;
+        again.unwrap_err();
+    }
+
+    async fn goes_on(&mut self) {
+        // A heartbeat comes after the reload.
+        for _ in 0..2 {
+            assert!(self.trace.message().await.unwrap().is_some());
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_of_an_authority_that_is_removed() {
+    let [ours, theirs, other] = [(); 3].map(|()| Authority::new());
+    let (folder, config) = place_for(&ours, &theirs);
+    let service = Serving::start(config).await;
+    let ca = folder.path().join("clients.pem");
+    std::fs::write(&ca, format!("{}{}", theirs.pem, other.pem)).unwrap();
+    let crl = [theirs.revoke(&[]), other.revoke(&[])].concat();
+    std::fs::write(folder.path().join("clients.crl"), crl).unwrap();
+    service.reloader.reload().unwrap();
+    let goes = watching(&service, &ours, &theirs.sign("goes"))
+        .await
+        .unwrap();
+    let stays = other.sign("stays");
+    let mut stays = watching(&service, &ours, &stays).await.unwrap();
+    let bytes = crate::common::body(9, 4 << 20);
+    let under_way = HalfPut::begin(goes.channel.clone(), "-", &bytes).await;
+    known(&goes.channel, "-").await.unwrap();
+    // A key that does not fit, and lists that are none, keep no authority alive.
+    std::fs::write(&ca, &other.pem).unwrap();
+    secret(&folder.path().join("key.pem"), &ours.sign("localhost").key);
+    std::fs::write(folder.path().join("clients.crl"), "none").unwrap();
+    let message = service.reloader.reload().unwrap_err().to_string();
+    for word in [
+        "key.pem",
+        "is it the key of",
+        "clients.crl",
+        "no revocation list",
+    ] {
+        assert!(message.contains(word), "{word:?} in {message:?}");
+    }
+    goes.goes_away().await;
+    stays.goes_on().await;
+    // As with a token: what was admitted may finish.
+    under_way.finish().await;
+    drop(stays);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn connections_of_a_certificate_that_is_revoked() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (folder, config) = place_for(&ours, &theirs);
+    let service = Serving::start(config).await;
+    let (first, second) = (theirs.sign("goes"), theirs.sign("stays"));
+    let goes = watching(&service, &ours, &first).await.unwrap();
+    let mut stays = watching(&service, &ours, &second).await.unwrap();
+    let crl = theirs.revoke(&[&first]);
+    std::fs::write(folder.path().join("clients.crl"), crl).unwrap();
+    service.reloader.reload().unwrap();
+    goes.goes_away().await;
+    stays.goes_on().await;
+    drop(stays);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_has_expired() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (_folder, config) = place_for(&ours, &theirs);
+    let service = Serving::start(config).await;
+    // Long enough for the slowest machine, in the end.
+    let mut seconds = 4;
+    let (client, watcher) = loop {
+        let end = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(seconds);
+        let pair = theirs.sign_until("goes", Some(end));
+        // A session to take up again later: its handshake shows no certificate.
+        let client = raw_config(&ours, b"http/1.1", Some(&pair));
+        let stream = raw_tls_with(service.metrics, client.clone()).await.unwrap();
+        let lives = http_get(stream, "/livez", "").await.0 == 200;
+        match watching(&service, &ours, &pair).await {
+            Ok(watcher) if lives => break (client, watcher),
+            _ => seconds *= 4,
+        }
+    };
+    watcher.goes_away().await;
+    if let Ok(mut stream) = raw_tls_with(service.metrics, client).await {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        // It may be gone already.
+        let _ = stream.write_all(request).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert_eq!(answer, b"", "{:?}", String::from_utf8_lossy(&answer));
+    }
+    service.stop().await;
 }

@@ -58,6 +58,7 @@ pub(crate) fn config(stores: &[(&str, &Path)]) -> ServeConfig {
             .map(|(name, path)| StoreSpec {
                 name: (*name).to_owned(),
                 path: path.to_path_buf(),
+                uuid: None,
             })
             .collect(),
         listen: any,
@@ -74,6 +75,7 @@ pub(crate) fn use_tls(config: &mut ServeConfig, files: TlsFiles) {
     config.tls_cert = Some(files.cert);
     config.tls_key = Some(files.key);
     config.tls_client_ca = files.client_ca;
+    config.tls_client_crl = files.client_crl;
 }
 
 /// A service that runs until [`Running::stop`].

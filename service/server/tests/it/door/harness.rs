@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lumpscope_proto::v1::lump_store_client::LumpStoreClient;
@@ -12,7 +13,10 @@ use lumpscope_server::config::{ServeConfig, TlsFiles};
 use lumpscope_server::door::Reloader;
 use lumpscope_server::error::ServerError;
 use lumpscope_server::serve::Service;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -38,12 +42,16 @@ pub(crate) struct Authority {
 pub(crate) struct Pair {
     pub(crate) cert: String,
     pub(crate) key: String,
+    serial: u64,
 }
 
 impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Revocation lists are told apart by the name of their authority.
+        let name = format!("authority {}", number());
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self {
@@ -54,7 +62,17 @@ impl Authority {
 
     /// A certificate for a DNS name, or for a URI when it has a scheme.
     pub(crate) fn sign(&self, name: &str) -> Pair {
+        self.sign_until(name, None)
+    }
+
+    /// As [`Authority::sign`], with an end of its validity, since 1970.
+    pub(crate) fn sign_until(&self, name: &str, end: Option<Duration>) -> Pair {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        if let Some(end) = end {
+            params.not_after = rcgen::date_time_ymd(1970, 1, 1) + end;
+        }
+        let serial = number();
+        params.serial_number = Some(serial.into());
         params.subject_alt_names = vec![if name.contains("://") {
             SanType::URI(name.try_into().unwrap())
         } else {
@@ -64,7 +82,27 @@ impl Authority {
         Pair {
             cert: params.signed_by(&key, &self.issuer).unwrap().pem(),
             key: key.serialize_pem(),
+            serial,
         }
+    }
+
+    /// A revocation list, PEM.
+    pub(crate) fn revoke(&self, pairs: &[&Pair]) -> String {
+        let revoked = |pair: &&Pair| RevokedCertParams {
+            serial_number: pair.serial.into(),
+            revocation_time: rcgen::date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2024, 1, 1),
+            next_update: rcgen::date_time_ymd(4096, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: pairs.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 
     /// Files of a service named localhost.
@@ -73,6 +111,7 @@ impl Authority {
             cert: folder.join("cert.pem"),
             key: folder.join("key.pem"),
             client_ca: None,
+            client_crl: None,
         };
         self.write(&files);
         files
@@ -84,6 +123,12 @@ impl Authority {
         std::fs::write(&files.cert, pair.cert).unwrap();
         secret(&files.key, &pair.key);
     }
+}
+
+/// A number that no authority and no certificate of this process has yet.
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Writes a file that only we can read.
@@ -216,25 +261,50 @@ pub(crate) async fn until_closed(stream: &mut tokio::net::TcpStream) -> Vec<u8> 
     bytes
 }
 
+/// How a rustls client speaks `protocol`, with the certificate `shown`.
+pub(crate) fn raw_config(
+    authority: &Authority,
+    protocol: &[u8],
+    shown: Option<&Pair>,
+) -> Arc<rustls::ClientConfig> {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(read(&authority.pem)).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match shown {
+        None => config.with_no_client_auth(),
+        Some(pair) => {
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            let chain = vec![read(&pair.cert)];
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Arc::new(config)
+}
+
 /// A rustls client that speaks `protocol`, without a certificate of its own.
 pub(crate) async fn raw_tls(
     address: SocketAddr,
     authority: &Authority,
     protocol: &[u8],
 ) -> std::io::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
-    use rustls::pki_types::pem::PemObject as _;
-    let mut roots = rustls::RootCertStore::empty();
-    let root = rustls::pki_types::CertificateDer::from_pem_slice(authority.pem.as_bytes());
-    roots.add(root.unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![protocol.to_vec()];
+    raw_tls_with(address, raw_config(authority, protocol, None)).await
+}
+
+/// Connects a rustls client.
+pub(crate) async fn raw_tls_with(
+    address: SocketAddr,
+    config: Arc<rustls::ClientConfig>,
+) -> std::io::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
     let stream = tokio::net::TcpStream::connect(address).await?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let connector = tokio_rustls::TlsConnector::from(config);
     connector
         .connect("localhost".try_into().unwrap(), stream)
         .await

@@ -24,7 +24,7 @@ async fn metrics_are_for_who_may_observe_all() {
         (by("guess"), 401, "not one this service knows"),
         (by("r"), 403, "observe"),
         (by("s"), 403, "some stores"),
-        (by("w"), 200, "# EOF"),
+        (by("w"), 200, "lumpscope_tokens"),
     ] {
         let (got, text) = ask("/metrics", &headers).await;
         assert_eq!(got, status, "{headers}");

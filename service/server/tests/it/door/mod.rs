@@ -7,6 +7,6 @@ mod logins;
 mod metrics;
 mod observing;
 mod page;
-mod reload;
+pub(crate) mod reload;
 mod tls;
 mod unix;

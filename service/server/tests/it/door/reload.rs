@@ -17,14 +17,14 @@ use crate::common::{body, chunk, first, header, http_get, put, raw_id, refused};
 const ALL: &str = "scopes = [\"read\", \"write\", \"admin\", \"observe\"]";
 
 /// A put of which the second half is sent later.
-struct HalfPut {
+pub(crate) struct HalfPut {
     rest: mpsc::Sender<v1::PutRequest>,
     second: Bytes,
     reply: tokio::task::JoinHandle<Result<tonic::Response<v1::PutResponse>, tonic::Status>>,
 }
 
 impl HalfPut {
-    async fn begin(channel: Channel, token: &str, bytes: &Bytes) -> Self {
+    pub(crate) async fn begin(channel: Channel, token: &str, bytes: &Bytes) -> Self {
         let (rest, messages) = mpsc::channel(8);
         let half = bytes.len() / 2;
         let head = header("s", 9, bytes.len() as u64);
@@ -39,14 +39,14 @@ impl HalfPut {
         }
     }
 
-    async fn finish(self) {
+    pub(crate) async fn finish(self) {
         self.rest.send(chunk(self.second)).await.unwrap();
         drop(self.rest);
         self.reply.await.unwrap().unwrap();
     }
 }
 
-async fn known(channel: &Channel, token: &str) -> Result<(), tonic::Status> {
+pub(crate) async fn known(channel: &Channel, token: &str) -> Result<(), tonic::Status> {
     let mut client = lumps(channel.clone(), token);
     let asked = client.list_stores(v1::ListStoresRequest {}).await;
     asked.map(|_| ())
@@ -95,7 +95,7 @@ async fn new_files_count_while_a_put_is_under_way() {
 }
 
 #[tokio::test]
-async fn bad_files_leave_the_old_ones_in_force() {
+async fn a_bad_file_stays_as_it_was_and_the_others_count() {
     let (folder, mut config) = place();
     let ours = Authority::new();
     let files = ours.files(folder.path());
@@ -113,9 +113,9 @@ async fn bad_files_leave_the_old_ones_in_force() {
     assert_eq!(good.tokens, 1);
     // What rcgen makes by default ends in the year 4096.
     assert!(good.certificate_not_after > 60_000_000_000);
-    let in_force = service.reloader.in_force();
-    // A certificate that nothing is wrong with and tokens that are wrong: neither counts.
-    Authority::new().write(&files);
+    // A certificate that nothing is wrong with, and tokens that are wrong.
+    let newer = Authority::new();
+    newer.write(&files);
     let path = folder.path().join("tokens.toml");
     std::fs::write(&path, "[[token]]\nname = \"t\"\nsecret = \"hunter2\"\n").unwrap();
     let asked = admin.reload(v1::ReloadRequest {}).await;
@@ -124,12 +124,12 @@ async fn bad_files_leave_the_old_ones_in_force() {
     refused(
         asked,
         Code::FailedPrecondition,
-        &["tokens.toml, line 3", "secret", "stay in force"],
+        &["tokens.toml, line 3", "secret", "stays in force"],
     );
-    assert_eq!(service.reloader.in_force(), in_force);
-    let again = service.tls(&ours, None).await.unwrap();
+    service.tls(&ours, None).await.unwrap_err();
+    let again = service.tls(&newer, None).await.unwrap();
     known(&again, "t").await.unwrap();
-    // The other way round.
+    // The other way round: a key that does not fit keeps no token alive.
     tokens(folder.path(), &[token("u", "u", ALL)]);
     secret(&files.key, "no key\n");
     let asked = admin.reload(v1::ReloadRequest {}).await;
@@ -138,12 +138,14 @@ async fn bad_files_leave_the_old_ones_in_force() {
         Code::FailedPrecondition,
         &["key.pem", "no private key"],
     );
-    known(&channel, "t").await.unwrap();
+    known(&channel, "t").await.unwrap_err();
+    known(&channel, "u").await.unwrap();
+    let again = service.tls(&newer, None).await.unwrap();
+    known(&again, "u").await.unwrap();
     ours.write(&files);
     let now = service.reloader.reload().unwrap();
     assert_eq!(now.tokens, 1);
-    known(&channel, "u").await.unwrap();
-    known(&channel, "t").await.unwrap_err();
+    service.tls(&ours, None).await.unwrap();
     service.stop().await;
 }
 

@@ -252,6 +252,7 @@ async fn a_store_that_does_not_open_is_shown() {
         config.stores.push(lumpscope_server::config::StoreSpec {
             name: "lost".to_owned(),
             path,
+            uuid: None,
         });
     })
     .await;

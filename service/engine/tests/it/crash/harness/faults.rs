@@ -6,6 +6,8 @@
 //! there is an error that says what is damaged; never other bytes, a panic, or a request without
 //! an answer. Rot of the data region alone is always found.
 
+use std::sync::Arc;
+
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, SimDisk, Survivors};
 use lumpscope_engine::{CommitMode, Durability, Error, IoOp, Placement, PutOptions, StoreState};
 
@@ -59,11 +61,10 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     ][random.index(5)]
     .clone();
     let errno = [libc::EIO, libc::ENOSPC][random.index(2)];
-    // A journal without space may give a batch up, and one whose end is lost gets it again.
-    let is_checked = scenario.commit == CommitMode::Checked;
-    let may_pass = op == IoOp::Write && (errno == libc::ENOSPC || is_checked);
-    // A batch may be withdrawn or given up while the power goes.
-    let may_cut = may_pass || op == IoOp::Write && scenario.commit != CommitMode::Ordered;
+    // What the disk refuses of the journal is written again until it takes it, also while the power
+    // goes.
+    let may_pass = op == IoOp::Write;
+    let may_cut = may_pass;
     let mut history = History::start(&Scenario {
         cuts: u64::from(may_cut),
         ..scenario.clone()
@@ -129,6 +130,12 @@ fn goes_on(
     if history.session.damaged.is_empty() {
         let mut now = model.now().clone();
         now.retain(|id, _| found.contains_key(id) || !model.may_be_gone(*id));
+        for id in 0..scenario.ids {
+            if model.unsure(id).any(|value| value == found.get(&id)) {
+                now.remove(&id);
+                now.extend(found.get(&id).map(|value| (id, Arc::clone(value))));
+            }
+        }
         Model::of(now).check(&found, Crash::ProcessDeath)?;
     }
     // What the device dropped may have been journaled; what was synced is there.

@@ -227,6 +227,13 @@ impl History {
                     durability,
                     condition,
                 };
+                let is_group = Random::derive(version, &[10]).chance(150);
+                if placement == Placement::Data && condition == PutCondition::Always && is_group {
+                    let [second, third] = [1, 2].map(|more| (id + more) % self.scenario.ids);
+                    let small = content(second, version, version % 160);
+                    let puts = [(id, &value), (second, &small)];
+                    return self.session.put_group(puts, third, durability);
+                }
                 let how = &mut Random::derive(version, &[8]);
                 if placement == Placement::Data && how.chance(self.scenario.pieces) {
                     let lost = how.chance(125).then(|| how.index(value.len() + 1));

@@ -75,6 +75,8 @@ pub struct Model {
     readings: BTreeMap<u64, Reading>,
     /// Lumps of deletes of many that have failed.
     in_part: BTreeSet<u64>,
+    /// Changes that have failed and may be on the disk.
+    failed: BTreeSet<u64>,
     /// True: a change that was not answered may be there though some that were answered before, and
     /// are not certain, are not.
     pub overtakes: bool,
@@ -116,6 +118,7 @@ impl Model {
     /// The change has failed, and may be on the disk: it stays open for ever. A part of several may
     /// have been carried out.
     pub fn failed(&mut self, request: u64) {
+        self.failed.insert(request);
         let changes = self.pending.get(&request).map(|(_, changes)| changes);
         for change in changes.filter(|all| all.len() > 1).into_iter().flatten() {
             self.in_part.extend(change.ids.clone());
@@ -161,7 +164,10 @@ impl Model {
             return Err(format!("get {request} was answered twice"));
         };
         let is_part = found.is_none() && self.may_be_gone(id);
-        if is_part || seen.iter().any(|value| value.as_deref() == found) {
+        let is_unsure = self
+            .unsure(id)
+            .any(|value| value.map(|value| &value[..]) == found);
+        if is_part || is_unsure || seen.iter().any(|value| value.as_deref() == found) {
             return Ok(());
         }
         Err(format!(
@@ -174,10 +180,15 @@ impl Model {
     /// A put was refused because the lump is there: it must have been there at some time since.
     pub fn was_there(&mut self, request: u64) -> Result<(), String> {
         match self.readings.remove(&request) {
-            Some(reading) if reading.seen.iter().all(Option::is_none) => Err(format!(
-                "put {request} was refused because of lump {}, which was never there",
-                reading.id
-            )),
+            Some(reading)
+                if reading.seen.iter().all(Option::is_none)
+                    && self.unsure(reading.id).next().is_none() =>
+            {
+                Err(format!(
+                    "put {request} was refused because of lump {}, which was never there",
+                    reading.id
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -198,6 +209,20 @@ impl Model {
             .iter()
             .chain(self.pending.values().flat_map(|(_, changes)| changes))
             .any(|change| change.ids.contains(&id))
+    }
+
+    /// What changes that have failed may have made of a lump.
+    pub fn unsure(&self, id: u64) -> impl Iterator<Item = Option<&Value>> {
+        let failed = self.failed.iter();
+        let changes = failed.filter_map(|request| self.pending.get(request));
+        let changes = changes.flat_map(|(_, changes)| changes);
+        let of_it = changes.filter(move |change| change.ids.contains(&id));
+        of_it.map(|change| change.value.as_ref())
+    }
+
+    /// True: changes that have failed may be on the disk.
+    pub fn is_unsure(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// True: a delete of many that has failed may have removed it.
@@ -244,15 +269,17 @@ impl Model {
         found: &State,
         damaged: &BTreeSet<u64>,
     ) -> Result<(), String> {
-        let may_be_there = |made| match self.overtakes {
-            true => made <= answered,
-            false => answered == self.answered,
+        // One that has failed may stand in the log before some that were answered later.
+        let may_be_there = |request: &u64, made| {
+            if self.overtakes || self.failed.contains(request) {
+                made <= answered
+            } else {
+                answered == self.answered
+            }
         };
-        let pending = self
-            .pending
-            .values()
-            .filter(|(made, _)| may_be_there(*made));
-        let pending: Vec<&Change> = pending.flat_map(|(_, changes)| changes).collect();
+        let pending = self.pending.iter();
+        let pending = pending.filter(|(request, (made, _))| may_be_there(request, *made));
+        let pending: Vec<&Change> = pending.flat_map(|(_, (_, changes))| changes).collect();
         let ids: BTreeSet<u64> = state.keys().chain(found.keys()).copied().collect();
         for id in ids.difference(damaged) {
             let value = found.get(id).map(|value| &value[..]);

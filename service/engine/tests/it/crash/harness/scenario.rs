@@ -39,8 +39,6 @@ pub struct Scenario {
     /// Offers of the disk beside flushes.
     pub cache: WriteCache,
     pub fua: bool,
-    /// Fewest bytes of a put in a run that is forced.
-    pub force_from: u64,
     pub commit: CommitMode,
     pub lie: Lie,
 }
@@ -74,7 +72,6 @@ impl Scenario {
             cuts: 3,
             cache: WriteCache::Back,
             fua: false,
-            force_from: [0, 2 * block, u64::MAX][Random::derive(seed, &[8]).index(3)],
             commit: CommitMode::Ordered,
             lie: Lie::None,
         }
@@ -106,7 +103,6 @@ impl Scenario {
             queue_depth: self.queue_depth,
             queue_limit: 64,
             commit: self.commit,
-            force_from: self.force_from,
             piece_bytes: 2 * u64::from(self.block_size),
             ..StoreOptions::new("sim")
         }

@@ -3,7 +3,6 @@
 use lumpscope_proto::v1::{
     AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, StageTime,
 };
-use lumpscope_units::columns::fitted_to;
 
 use super::super::modelled::{ModelledView, OwnerView};
 use super::super::report::*;
@@ -259,7 +258,7 @@ fn the_important_cells() {
 
 #[test]
 fn fits_into_80_columns() {
-    let text = fitted_to(&render(&comparison()), 80);
+    let text = render(&comparison());
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }

@@ -10,21 +10,23 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::DRIVE;
+use super::SeedsArgs;
 use crate::disks::StoreKind;
+use crate::experiment;
 use crate::experiment::report::Report;
-use crate::experiment::{self, OutputArgs};
 use crate::failure::{argument, peer_failed, within};
 use crate::process::Interrupt;
 use crate::studies::engine::{PEER_PROGRAM, Peer};
 use crate::studies::predict;
 use case::{Bench, Case};
+use lumpscope_units::tell;
 use published_workload::PublishedWorkload;
 use report::{Data, RunView};
 
-/// Run the four published workloads on a raw disk, on an ext4 without a journal and on an xfs, and
-/// show how long the published drive would have taken, and why.
+/// The four published workloads on a raw disk, on an ext4 without a journal and on an xfs: how long the
+/// published drive would have taken, and why.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options of cannyls")]
 pub struct CannylsArgs {
     /// Scale all repetition counts of the workloads, and the drive, by this factor
     #[arg(long, default_value_t = 0.05, value_name = "FACTOR")]
@@ -51,17 +53,6 @@ pub struct CannylsArgs {
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     cannyls_peer: Option<PathBuf>,
-    /// Drive that the times are predicted for: see `lumpscope platter drives`
-    #[arg(long, default_value = DRIVE, value_name = "NAME")]
-    model: String,
-    /// Rounds; with fewer than 3 nothing is said to agree or not
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    rounds: usize,
-    /// Directory for the images of the disks [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// Which engines.
@@ -93,9 +84,10 @@ impl Engine {
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &CannylsArgs) -> anyhow::Result<ExitCode> {
-    check(args)?;
-    experiment::run(&args.output, |interrupt| measure(args, interrupt))
+pub(super) fn run(seeds: &SeedsArgs) -> anyhow::Result<ExitCode> {
+    check(&seeds.cannyls)?;
+    within("--rounds", seeds.rounds(), 1..=100)?;
+    experiment::run(&seeds.study.output, |interrupt| measure(seeds, interrupt))
 }
 
 fn check(args: &CannylsArgs) -> anyhow::Result<()> {
@@ -111,11 +103,12 @@ fn check(args: &CannylsArgs) -> anyhow::Result<()> {
     if !(args.scale > 0.0 && args.scale <= 1.0) {
         return Err(argument("--scale", "above 0 and at most 1"));
     }
-    within("--rounds", args.rounds, 1..=100)
+    Ok(())
 }
 
-fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
-    let drive = predict::drive_named(&args.model)?;
+fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+    let (args, rounds) = (&seeds.cannyls, seeds.rounds());
+    let drive = predict::drive_named(&seeds.model)?;
     let mut engines = match args.engine {
         Engines::Original => vec![Engine::Original],
         Engines::Lumpscope => vec![Engine::Lumpscope],
@@ -128,7 +121,7 @@ fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report,
         }
         Err(why) => {
             if args.engine == Engines::Both {
-                eprintln!("the original engine is left out: {why}");
+                tell(&format!("the original engine is left out: {why}"));
             }
             engines.retain(|engine| *engine != Engine::Original);
             None
@@ -136,21 +129,20 @@ fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report,
     };
     let bench = Bench {
         peer,
-        dir: args.dir.clone(),
+        dir: seeds.study.dir.clone(),
         interrupt,
     };
     let mut runs = Vec::new();
     for name in &args.workloads {
         let workload = PublishedWorkload::new(name, args.scale)?;
-        for case in cases(args, &engines) {
-            eprintln!(
-                "{name}, {} engine, blocks of {}, {}, round {} of {}",
+        for case in cases(args, &engines, rounds) {
+            tell(&format!(
+                "{name}, {} engine, blocks of {}, {}, round {} of {rounds}",
                 case.engine.name(),
                 case.block_size,
                 case.kind.name(),
-                case.run,
-                args.rounds
-            );
+                case.run
+            ));
             let done = bench.run(&workload, case)?;
             runs.push(RunView::new(&done, &drive, args.scale)?);
         }
@@ -159,15 +151,15 @@ fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report,
     let mut report = data.report(args.scale);
     report.fact("Drive", &*drive.title);
     report.fact("Scale of workloads and drive", args.scale.to_string());
-    report.fact("Rounds", args.rounds.to_string());
+    report.fact("Rounds", rounds.to_string());
     Ok((report, data))
 }
 
 /// In the order of the runs: disks alternate, so that what the machine does meanwhile hits all
 /// alike.
-fn cases(args: &CannylsArgs, engines: &[Engine]) -> Vec<Case> {
+fn cases(args: &CannylsArgs, engines: &[Engine], rounds: usize) -> Vec<Case> {
     let mut cases = Vec::new();
-    for run in 1..=args.rounds {
+    for run in 1..=rounds {
         for engine in engines {
             for block_size in &args.block_size {
                 let kinds = experiment::rotate(&StoreKind::ALL, run);

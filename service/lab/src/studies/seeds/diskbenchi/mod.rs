@@ -7,18 +7,20 @@ mod program;
 mod report;
 mod trial;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use program::Program;
 
-use super::{DRIVE, file_system_of};
+use super::{SeedsArgs, file_system_of};
 use crate::disks::StoreKind;
+use crate::experiment;
 use crate::experiment::report::Report;
-use crate::experiment::{self, OutputArgs};
 use crate::failure::{argument, within};
 use crate::process::Interrupt;
 use crate::studies::predict;
+use lumpscope_units::tell;
 use program::{MAX_BLOCK, STEP, cannot_write};
 use report::Data;
 use trial::Trial;
@@ -26,11 +28,12 @@ use trial::Trial;
 /// Where the published writes began: 512 bytes before the end of the first 4 KiB.
 const ODD_OFFSET: u64 = 3584;
 
-/// Write one buffer again and again to a new file, from its begin and from byte 3584, and show what
-/// the file systems make of it and how long a disk would take.
+/// One buffer, written again and again to a new file, from its begin and from byte 3584: what the file
+/// systems make of it, and how long a disk would take.
 ///
 /// With --of it is the published program and nothing else: no fsync, no statistics.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options of diskbenchi")]
 pub struct DiskbenchiArgs {
     /// Size of one write, a multiple of 4096
     #[arg(long, default_value = "2M", value_parser = lumpscope_units::size_within(STEP, MAX_BLOCK), value_name = "SIZE")]
@@ -47,17 +50,6 @@ pub struct DiskbenchiArgs {
     /// Only this file system: xfs or ext4 [default: both]
     #[arg(long, value_parser = file_system_of, value_name = "KIND", conflicts_with = "of")]
     store: Option<StoreKind>,
-    /// Rounds; with fewer than 3 no time is said to agree or not
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    rounds: usize,
-    /// Directory for the images of the disks [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Drive that the times are predicted for: see `lumpscope platter drives`
-    #[arg(long, default_value = DRIVE, value_name = "NAME")]
-    model: String,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 impl DiskbenchiArgs {
@@ -75,7 +67,6 @@ impl DiskbenchiArgs {
             return Err(argument("--size", "a multiple of 4096"));
         }
         within("--count", self.count, 1..=1_000_000)?;
-        within("--rounds", self.rounds, 1..=100)?;
         if !self.offset.is_multiple_of(512) {
             return Err(argument("--offset", "a multiple of 512"));
         }
@@ -84,40 +75,42 @@ impl DiskbenchiArgs {
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(args: &DiskbenchiArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(seeds: &SeedsArgs) -> anyhow::Result<ExitCode> {
+    let args = &seeds.diskbenchi;
     args.check()?;
+    within("--rounds", seeds.rounds(), 1..=100)?;
     if let Some(file) = &args.of {
         // As the published program: nothing but the writes.
         let program = args.program(args.offset);
-        println!("{program:#?}");
+        experiment::write_to(io::stdout(), |out| writeln!(out, "{program:#?}"))?;
         program.run(file).map_err(cannot_write(file))?;
         return Ok(ExitCode::SUCCESS);
     }
-    experiment::run(&args.output, |interrupt| measure(args, interrupt))
+    experiment::run(&seeds.study.output, |interrupt| measure(seeds, interrupt))
 }
 
-fn measure(args: &DiskbenchiArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
-    let drive = predict::drive_named(&args.model)?;
+fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+    let (args, rounds) = (&seeds.diskbenchi, seeds.rounds());
+    let drive = predict::drive_named(&seeds.model)?;
     let both = || vec![StoreKind::Xfs, StoreKind::Ext4];
     let kinds = args.store.map_or_else(both, |one| vec![one]);
     let of = |kind: &StoreKind| [0, ODD_OFFSET].map(|offset| (*kind, offset));
     let places: Vec<(StoreKind, u64)> = kinds.iter().flat_map(of).collect();
     let mut trials = Vec::new();
-    for run in 1..=args.rounds {
+    for run in 1..=rounds {
         for (kind, offset) in experiment::rotate(&places, run) {
-            let rounds = args.rounds;
-            eprintln!(
+            tell(&format!(
                 "{} from byte {offset}, round {run} of {rounds}",
                 kind.name()
-            );
+            ));
             let program = args.program(*offset);
-            let lab = trial::lab(program, args.dir.clone());
+            let lab = trial::lab(program, seeds.study.dir.clone());
             trials.push(Trial::new(*kind, program, run, &lab, interrupt)?);
         }
     }
     let mut report = report::report(&kinds, &trials, &drive)?;
     report.fact("Drive", &*drive.title);
-    let (rounds, count, size) = (args.rounds, args.count, args.size);
+    let (count, size) = (args.count, args.size);
     report.fact(
         "Runs",
         format!("{rounds} of each, {count} writes of {size} bytes"),

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::Serialize;
 
+use super::SeedsArgs;
 use super::published::{OVERHEAD_FLOWOPS, OVERHEAD_SUMMARY, OverheadRow};
 use crate::disks::default_dir;
+use crate::experiment;
 use crate::experiment::report::{Cell, Limit, Picture, Report, Table, Unit};
-use crate::experiment::{self, OutputArgs};
 use crate::failure::{above_0, within};
 use crate::load::grpc::{content, runtime};
 use crate::process::Interrupt;
@@ -22,6 +23,7 @@ use crate::studies::grpc::Transport;
 use crate::studies::grpc::disk::StoreFile;
 use crate::studies::observe::{Mode, lost};
 use files::Files;
+use lumpscope_units::tell;
 use server::{Flowop, ServerRun};
 
 const NOTES: [&str; 4] = [
@@ -39,10 +41,8 @@ const NOTES: [&str; 4] = [
 /// Measure what observing costs a file server, in the layout of the published table: probes not
 /// loaded, with all events, and not loaded once more, in alternating runs.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options of fileserver")]
 pub struct FileserverArgs {
-    /// Rounds; each has one run of each mode. The published table had 10
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    rounds: usize,
     /// Timed part of one run, in seconds. The published table had 60
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     seconds: f64,
@@ -52,27 +52,21 @@ pub struct FileserverArgs {
     /// Clients
     #[arg(long, default_value_t = 50, value_name = "N")]
     clients: usize,
-    /// Directory for the store's file [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(
-    args: &FileserverArgs,
-    exe: &Path,
-    transport: Transport,
-) -> anyhow::Result<ExitCode> {
-    experiment::run(&args.output, |interrupt| {
-        within("--rounds", args.rounds, 1..=1000)?;
+pub(super) fn run(seeds: &SeedsArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
+    let (args, rounds) = (&seeds.fileserver, seeds.rounds());
+    experiment::run(&seeds.study.output, |interrupt| {
+        within("--rounds", rounds, 1..=1000)?;
         above_0("--seconds", args.seconds, 600.0)?;
         within("--files", args.files, 100..=1_000_000)?;
         within("--clients", args.clients, 1..=1000)?;
         content::prepare();
         let bench = Bench {
             args,
+            rounds,
+            dir: seeds.study.dir.clone().unwrap_or_else(default_dir),
             exe,
             transport,
             interrupt,
@@ -87,7 +81,7 @@ pub(super) fn run(
         );
         report.fact(
             "Runs",
-            format!("{} rounds of {} s a run", args.rounds, args.seconds),
+            format!("{rounds} rounds of {} s a run", args.seconds),
         );
         Ok((report, Data { runs }))
     })
@@ -102,6 +96,8 @@ struct Data {
 /// All that the runs need.
 struct Bench<'a> {
     args: &'a FileserverArgs,
+    rounds: usize,
+    dir: PathBuf,
     exe: &'a Path,
     transport: Transport,
     interrupt: &'a Interrupt,
@@ -109,18 +105,17 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     async fn runs(&self) -> anyhow::Result<Vec<ServerRun>> {
-        let dir = self.args.dir.clone().unwrap_or_else(default_dir);
         let bytes = server::store_bytes(self.args.files);
-        eprintln!("making a store in {}", dir.display());
-        let store = StoreFile::make(self.exe, &dir, bytes, self.interrupt)?;
+        tell(&format!("making a store in {}", self.dir.display()));
+        let store = StoreFile::make(self.exe, &self.dir, bytes, self.interrupt)?;
         let files =
             Files::new(self.args.files).context("the sizes of files have no distribution")?;
         let files = Arc::new(files);
-        eprintln!("making {} files", files.to_fill());
+        tell(&format!("making {} files", files.to_fill()));
         server::fill(self, store.path(), &files).await?;
         let mut runs = Vec::new();
-        for round in 1..=self.args.rounds {
-            eprintln!("file server, round {round} of {}", self.args.rounds);
+        for round in 1..=self.rounds {
+            tell(&format!("file server, round {round} of {}", self.rounds));
             runs.extend(server::round(self, store.path(), &files, round).await?);
         }
         Ok(runs)

@@ -7,10 +7,10 @@ use lumpscope_engine::inspect::{
 };
 use lumpscope_engine::salvage::SalvageCheck;
 use lumpscope_engine::{Findings, SalvageReport};
-use lumpscope_units::columns::{room, words};
-use lumpscope_units::human::bytes_at_least as bytes;
+use lumpscope_units::columns::words;
+use lumpscope_units::human::{bytes_at_least as bytes, counted};
 
-use crate::output::table;
+use crate::output::{escaped, table, width};
 
 /// Findings shown; `--json` has more of them.
 const FINDINGS_SHOWN: usize = 50;
@@ -22,19 +22,29 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 /// Adds a line `name  text`.
 fn line(out: &mut String, name: &str, text: impl std::fmt::Display) {
-    let lines = words(&text.to_string(), room() - 13);
+    let lines = words(&escaped(&text.to_string()), width() - 13);
     let lines = lines.join(&format!("\n{:13}", ""));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{name:<12} {lines}");
 }
 
+/// Adds a line `name  text` with a text of several parts.
+macro_rules! line {
+    ($out:expr, $name:expr, $($text:tt)*) => { line($out, $name, format_args!($($text)*)) };
+}
+
 /// The whole inspection.
 pub(super) fn summary(report: &InspectReport) -> String {
+    let mut out = inspected(report);
+    findings(&mut out, &report.findings);
+    out
+}
+
+fn inspected(report: &InspectReport) -> String {
     let mut out = String::new();
     target(&mut out, report);
     journal(&mut out, report);
     space(&mut out, report);
-    findings(&mut out, &report.findings);
     out
 }
 
@@ -42,49 +52,42 @@ pub(super) fn summary(report: &InspectReport) -> String {
 pub(super) fn salvage(report: &SalvageReport) -> String {
     let mut out = String::new();
     if report.is_clean() {
-        line(
-            &mut out,
-            "salvage",
-            "nothing is wrong: the store opens as it is",
-        );
+        line(&mut out, "salvage", "no damage: the store opens normally");
     } else {
         line(&mut out, "salvage", "the store opens in salvage mode only");
     }
-    let superseded = report.superseded_records;
-    line(
+    line!(
         &mut out,
         "lumps",
-        format_args!(
-            "{} served, {} dropped; {superseded} puts superseded",
-            report.lumps, report.dropped_lumps
-        ),
+        "{} served, {} dropped; {} superseded",
+        report.lumps,
+        report.dropped_lumps,
+        counted(report.superseded_records, "put")
     );
     if report.gaps > 0 {
-        line(
+        line!(
             &mut out,
             "log",
-            match report.gaps {
-                1 => "goes on behind 1 damaged stretch".to_owned(),
-                gaps => format!("goes on behind {gaps} damaged stretches"),
-            },
+            "continues after {}",
+            counted(report.gaps, "damaged part")
         );
     }
     if let Some(cut) = &report.cut {
-        line(
+        line!(
             &mut out,
             "log",
-            format_args!(
-                "cut at ring position {}: {} records in {} bytes kept",
-                cut.ring_position, cut.records_kept, cut.bytes_kept
-            ),
+            "cut at ring position {}: {} in {} kept",
+            cut.ring_position,
+            counted(cut.records_kept, "record"),
+            counted(cut.bytes_kept, "byte")
         );
-        line(
+        line!(
             &mut out,
             "behind",
-            format_args!(
-                "{} bytes; {} intact records in the first {} of them, lost or of older rounds",
-                cut.bytes_behind, cut.records_behind, cut.bytes_searched
-            ),
+            "{}; {} in the first {} of them, lost or of older rounds",
+            counted(cut.bytes_behind, "byte"),
+            counted(cut.records_behind, "intact record"),
+            cut.bytes_searched
         );
     }
     for found in report.findings.iter().take(FINDINGS_SHOWN) {
@@ -92,11 +95,7 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
     }
     let shown = FINDINGS_SHOWN.min(report.findings.len()) as u64;
     if report.total > shown {
-        line(
-            &mut out,
-            "",
-            format_args!("and {} more", report.total - shown),
-        );
+        line!(&mut out, "", "and {} more", report.total - shown);
     }
     if !report.is_clean() {
         line(
@@ -111,13 +110,13 @@ pub(super) fn salvage(report: &SalvageReport) -> String {
 /// Text of the plan, with the verdicts on the lumps it would serve.
 pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
     let mut out = salvage(&check.salvage);
-    line(
+    line!(
         &mut out,
         "checked",
-        format_args!(
-            "{} lumps verified, {} without a checksum, {} damaged",
-            check.verified_lumps, check.unverified_lumps, check.damaged_lumps
-        ),
+        "{} verified, {} without a checksum, {} damaged",
+        counted(check.verified_lumps, "lump"),
+        check.unverified_lumps,
+        check.damaged_lumps
     );
     for why in check.damage.iter().take(FINDINGS_SHOWN) {
         line(&mut out, "damaged", why);
@@ -127,60 +126,59 @@ pub(super) fn salvage_checked(check: &SalvageCheck) -> String {
 
 fn target(out: &mut String, report: &InspectReport) {
     let target = &report.target;
-    line(
+    line!(
         out,
         "target",
-        format_args!(
-            "{} ({}, {} bytes, I/O in units of {}{})",
-            target.path.display(),
-            target.kind,
-            target.size_bytes,
-            target.unit_bytes,
-            if target.direct_io {
-                ""
-            } else {
-                ", through the page cache"
-            },
-        ),
+        "{} ({}, {} bytes, I/O in units of {}{})",
+        target.path.display(),
+        target.kind,
+        target.size_bytes,
+        target.unit_bytes,
+        if target.direct_io {
+            ""
+        } else {
+            ", through the page cache"
+        }
     );
     if let Some(minfs) = &report.minfs {
         let name = minfs.file_name.as_deref().unwrap_or("?");
-        line(out, "minfs", format_args!("file {name:?}"));
+        line!(out, "minfs", "file {name:?}");
     }
     let Some(image) = &report.image else {
-        return line(out, "image", "its header cannot be used");
+        return line(out, "image", "unusable header");
     };
-    line(
+    line!(
         out,
         "image",
-        format_args!(
-            "lusf {}, {}, blocks of {} bytes, from byte {} to {}",
-            image.version, image.uuid, image.block_size, image.base_offset, image.end_offset
-        ),
+        "lusf {}, {}, {}, blocks of {} bytes, from byte {} to {}",
+        image.version,
+        image.name.as_deref().unwrap_or("unnamed"),
+        image.uuid,
+        image.block_size,
+        image.base_offset,
+        image.end_offset
     );
-    line(
+    line!(
         out,
         "regions",
-        format_args!(
-            "journal {}, data {} from byte {}; largest lump {}",
-            bytes(image.journal_region_bytes),
-            bytes(image.data_region_bytes),
-            image.data_offset,
-            bytes(image.max_lump_bytes)
-        ),
+        "journal {}, data {} from byte {}; largest lump {}",
+        bytes(image.journal_region_bytes),
+        bytes(image.data_region_bytes),
+        image.data_offset,
+        bytes(image.max_lump_bytes)
     );
 }
 
 /// The end of the journal.
 fn seal(out: &mut String, journal: &JournalInfo) {
     match &journal.seal {
-        Some(seal) => line(
+        Some(seal) => line!(
             out,
             "seal",
-            format_args!(
-                "epoch {}, log end {}, foreign before {}",
-                seal.epoch, seal.log_end, seal.foreign_end
-            ),
+            "epoch {}, log end {}, foreign before {}",
+            seal.epoch,
+            seal.log_end,
+            seal.foreign_end
         ),
         None => line(
             out,
@@ -189,11 +187,7 @@ fn seal(out: &mut String, journal: &JournalInfo) {
         ),
     }
     if let Some(outcome) = journal.unsettled {
-        line(
-            out,
-            "last batch",
-            format_args!("{outcome}, as opening will find it"),
-        );
+        line!(out, "last batch", "{outcome}, as opening will find it");
     }
 }
 
@@ -204,67 +198,59 @@ fn journal(out: &mut String, report: &InspectReport) {
     let tail = journal
         .tail
         .map_or_else(|| "not reached".to_owned(), |tail| tail.to_string());
-    line(
+    line!(
         out,
         "journal",
-        format_args!(
-            "ring of {}, head {}, tail {tail}, {} used ({} %): {} live, {} garbage",
-            bytes(journal.ring_bytes),
-            journal.head,
-            bytes(journal.used_bytes),
-            percent(journal.used_bytes, journal.ring_bytes),
-            bytes(journal.live_bytes),
-            bytes(journal.garbage_bytes),
-        ),
+        "ring of {}, head {}, tail {tail}, {} used ({} %): {} live, {} garbage",
+        bytes(journal.ring_bytes),
+        journal.head,
+        bytes(journal.used_bytes),
+        percent(journal.used_bytes, journal.ring_bytes),
+        bytes(journal.live_bytes),
+        bytes(journal.garbage_bytes)
     );
     seal(out, journal);
     for checkpoint in &report.checkpoints {
-        line(
+        line!(
             out,
             "checkpoint",
-            format_args!(
-                "number {} at byte {}, {} lumps, log {} to {}{}",
-                checkpoint.sequence,
-                checkpoint.offset,
-                checkpoint.lumps,
-                checkpoint.log_begin,
-                checkpoint.log_end,
-                if checkpoint.of_this_epoch {
-                    ""
-                } else {
-                    ", of another epoch"
-                },
-            ),
+            "number {} at byte {}, {}, log {} to {}{}",
+            checkpoint.sequence,
+            checkpoint.offset,
+            counted(checkpoint.lumps, "lump"),
+            checkpoint.log_begin,
+            checkpoint.log_end,
+            if checkpoint.of_this_epoch {
+                ""
+            } else {
+                ", of another epoch"
+            }
         );
     }
     let records = &journal.records;
-    line(
+    line!(
         out,
         "records",
-        format_args!(
-            "{}: {} put, {} embed, {} delete, {} delete range, {} without effect",
-            records.total(),
-            records.put,
-            records.embed,
-            records.delete,
-            records.delete_range,
-            records.no_op
-        ),
+        "{}: {} put, {} embed, {} delete, {} delete range, {} without effect",
+        records.total(),
+        records.put,
+        records.embed,
+        records.delete,
+        records.delete_range,
+        records.no_op
     );
 }
 
 fn space(out: &mut String, report: &InspectReport) {
     if let Some(lumps) = &report.lumps {
-        line(
+        line!(
             out,
             "lumps",
-            format_args!(
-                "{} ({} in the data region, {} embedded), {} on disk",
-                lumps.count,
-                lumps.in_data,
-                lumps.embedded,
-                bytes(lumps.stored_bytes)
-            ),
+            "{} ({} in the data region, {} embedded), {} on disk",
+            lumps.count,
+            lumps.in_data,
+            lumps.embedded,
+            bytes(lumps.stored_bytes)
         );
         classes(out, "lumps", &lumps.sizes);
         for lump in &lumps.largest {
@@ -272,16 +258,14 @@ fn space(out: &mut String, report: &InspectReport) {
         }
     }
     if let Some(free) = &report.free {
-        line(
+        line!(
             out,
             "free",
-            format_args!(
-                "{} in {} extents, the largest {}; fragmentation {:.4}",
-                bytes(free.bytes),
-                free.extents,
-                bytes(free.largest_bytes),
-                free.fragmentation
-            ),
+            "{} in {}, the largest {}; fragmentation {:.4}",
+            bytes(free.bytes),
+            counted(free.extents, "extent"),
+            bytes(free.largest_bytes),
+            free.fragmentation
         );
         classes(out, "extents", &free.sizes);
     }
@@ -310,30 +294,26 @@ fn findings(out: &mut String, findings: &Findings) {
     }
     line(out, "findings", findings.total);
     for finding in findings.list.iter().take(FINDINGS_SHOWN) {
-        let _ = writeln!(out, "  {finding}");
+        let _ = writeln!(out, "  {}", escaped(&finding.to_string()));
     }
     let hidden = findings.total.saturating_sub(FINDINGS_SHOWN as u64);
     if hidden > 0 {
-        let _ = writeln!(out, "  and {hidden} more: --json lists the first 1000");
+        let _ = writeln!(out, "  and {hidden} more; --json lists the first 1000");
     }
 }
 
 /// The result of a check.
 pub(super) fn checked(report: &CheckReport) -> String {
-    let mut out = String::new();
-    target(&mut out, &report.inspect);
-    journal(&mut out, &report.inspect);
-    line(
+    let mut out = inspected(&report.inspect);
+    line!(
         &mut out,
-        "lumps",
-        format_args!(
-            "{} verified, {} without checksum, {} damaged; {} read in {} ms",
-            report.verified_lumps,
-            report.unverified_lumps,
-            report.damaged_lumps,
-            bytes(report.read_bytes),
-            report.elapsed_ns / 1_000_000
-        ),
+        "checked",
+        "{} verified, {} without checksum, {} damaged; {} read in {} ms",
+        report.verified_lumps,
+        report.unverified_lumps,
+        report.damaged_lumps,
+        bytes(report.read_bytes),
+        report.elapsed_ns / 1_000_000
     );
     findings(&mut out, &report.findings);
     line(
@@ -370,7 +350,7 @@ pub(super) fn record(record: &RecordInfo) -> String {
         let _ = write!(out, " blocks {}..{end}", portion.first);
     }
     if let Some(len) = record.data_bytes {
-        let _ = write!(out, " {len} bytes");
+        let _ = write!(out, " {}", counted(len, "byte"));
     }
     if record.live {
         out.push_str(" live");

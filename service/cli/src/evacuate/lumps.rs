@@ -1,0 +1,203 @@
+//! One lump of both stores: compared, copied, deleted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use lumpscope_client::{Body, Client, Code, Error, LumpId, PutOptions, v1};
+use lumpscope_units::human;
+use tokio::time::Instant;
+
+use super::report::EvacuationReport;
+use super::{EvacuateArgs, changes};
+
+/// Both stores, for all tasks.
+pub(super) struct Work {
+    pub(super) source: (Client, String),
+    pub(super) target: (Client, String),
+    pub(super) trust_lengths: bool,
+    pub(super) rate: Option<u64>,
+    /// When the next lump may be read.
+    pub(super) free_at: Mutex<Instant>,
+    pub(super) done: Mutex<EvacuationReport>,
+    /// Lumps that this program has put into the target or deleted there.
+    pub(super) made: AtomicU64,
+    pub(super) bar: ProgressBar,
+}
+
+/// Outcome of one lump.
+pub(super) enum Outcome {
+    Copied(u64),
+    Replaced(u64),
+    There,
+    Differs,
+    Gone,
+    Missing(String),
+}
+
+impl Work {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, EvacuationReport> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note(&self, id: LumpId, outcome: Outcome) {
+        let mut done = self.lock();
+        match outcome {
+            Outcome::Copied(bytes) => {
+                done.lumps += 1;
+                done.bytes += bytes;
+            }
+            Outcome::Replaced(bytes) => {
+                done.replaced += 1;
+                done.bytes += bytes;
+            }
+            Outcome::There => done.there += 1,
+            Outcome::Differs => done.differing.push(id),
+            Outcome::Gone => done.gone += 1,
+            Outcome::Missing(why) => done.missing.push((id, why)),
+        }
+    }
+
+    pub(super) async fn changes(
+        &self,
+        store: &(Client, String),
+        args: &EvacuateArgs,
+    ) -> Result<u64> {
+        let (client, name) = store;
+        changes(&client.usage(args.usage(name)).await?, name)
+    }
+
+    /// Waits until so many bytes may be read.
+    async fn pace(&self, bytes: u64) {
+        let Some(rate) = self.rate else { return };
+        let begin = {
+            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin = (*free_at).max(Instant::now());
+            let takes = Duration::try_from_secs_f64(human::as_float(bytes) / human::as_float(rate));
+            *free_at = begin + takes.unwrap_or_default();
+            begin
+        };
+        tokio::time::sleep_until(begin).await;
+    }
+
+    /// Compares a lump that both stores have: by the checksums that are stored with it, else by its
+    /// bytes. An error ends everything.
+    pub(super) async fn compare(&self, id: LumpId) -> Result<Outcome> {
+        let (source, from) = &self.source;
+        let (target, to) = &self.target;
+        let sum = !self.trust_lengths;
+        let here = match source.head_with(from, id, sum).await {
+            Ok(head) => head,
+            Err(error) => return of_source(error),
+        };
+        let there = match target.head_with(to, id, sum).await {
+            Ok(head) => head,
+            Err(error) => return of_target(error),
+        };
+        if here.length != there.length {
+            return Ok(Outcome::Differs);
+        }
+        let same = match (here.crc32c, there.crc32c) {
+            _ if self.trust_lengths => true,
+            (Some(here), Some(there)) => here == there,
+            _ => {
+                self.pace(here.length).await;
+                let here = match source.get(from, id, None).await {
+                    Ok(lump) => lump.bytes,
+                    Err(error) => return of_source(error),
+                };
+                match target.get(to, id, None).await {
+                    Ok(there) => here == there.bytes,
+                    Err(error) => return of_target(error),
+                }
+            }
+        };
+        Ok(if same {
+            Outcome::There
+        } else {
+            Outcome::Differs
+        })
+    }
+
+    /// Copies a lump, and reads it back. An error ends everything.
+    pub(super) async fn copy(&self, id: LumpId, replace: bool) -> Result<Outcome> {
+        let (source, from) = &self.source;
+        let (target, to) = &self.target;
+        let head = match source.head(from, id).await {
+            Ok(head) => head,
+            Err(error) => return of_source(error),
+        };
+        self.pace(head.length).await;
+        let lump = match source.get(from, id, None).await {
+            Ok(lump) => lump.bytes,
+            Err(error) => return of_source(error),
+        };
+        let options = PutOptions {
+            durability: v1::Durability::Synced,
+            placement: head.placement(),
+            if_absent: !replace,
+            ..PutOptions::default()
+        };
+        match target.put(to, id, Body::from(lump.clone()), &options).await {
+            Ok(_) => {
+                self.made.fetch_add(1, Ordering::Relaxed);
+            }
+            // Somebody has put it since; or this did, and the answer was lost.
+            Err(Error::Ambiguous { .. }) => {}
+            Err(error) if error.code() == Some(Code::AlreadyExists) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let bytes = lump.len() as u64;
+        match target.get(to, id, None).await {
+            Ok(there) if there.bytes == lump && replace => Ok(Outcome::Replaced(bytes)),
+            Ok(there) if there.bytes == lump => Ok(Outcome::Copied(bytes)),
+            Ok(_) => Ok(Outcome::Differs),
+            Err(error) => of_target(error),
+        }
+    }
+
+    /// Deletes a lump of the target that the source has no more.
+    pub(super) async fn delete(&self, id: LumpId) -> Result<()> {
+        let (source, from) = &self.source;
+        let (target, to) = &self.target;
+        match source.head(from, id).await {
+            Err(error) if is_unknown(&error) => {}
+            // It was put again: the source was changed, so that is said.
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let deleted = target.delete(to, id, v1::Durability::Synced).await?;
+        if deleted.existed {
+            self.made.fetch_add(1, Ordering::Relaxed);
+            self.lock().deleted += 1;
+        }
+        Ok(())
+    }
+}
+
+fn is_unknown(error: &Error) -> bool {
+    let refusal = error.refusal();
+    refusal.is_some_and(|refusal| refusal.reason == "UNKNOWN_LUMP")
+}
+
+/// A lump that cannot be read is told; anything else ends everything.
+fn of_source(error: Error) -> Result<Outcome> {
+    match error.refusal() {
+        _ if is_unknown(&error) => Ok(Outcome::Gone),
+        Some(refusal) if ["LUMP_UNREADABLE", "LUMP_CORRUPT"].contains(&&*refusal.reason) => {
+            Ok(Outcome::Missing(refusal.message.clone()))
+        }
+        _ => Err(error.into()),
+    }
+}
+
+/// A copy that cannot be read is none.
+fn of_target(error: Error) -> Result<Outcome> {
+    match error.refusal() {
+        _ if is_unknown(&error) => Ok(Outcome::Differs),
+        Some(refusal) if refusal.code == Code::DataLoss => Ok(Outcome::Differs),
+        _ => Err(error.into()),
+    }
+}

@@ -1,0 +1,89 @@
+//! Names of files that are about to be made.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::error::FormatError;
+use super::number::DeviceNumber;
+
+/// Where devices have their names.
+const DEVICES: &str = "/dev";
+
+/// Refuses a name for a new file where the system has its devices: it is a misspelt one of these,
+/// and the file would lie in memory.
+///
+/// # Errors
+/// [`FormatError::NoDevice`], [`FormatError::Io`].
+pub fn check_new_file(path: &Path) -> Result<(), FormatError> {
+    match folder_of(path)
+        .canonicalize()
+        .and_then(|it| is_for_devices(&it))
+    {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(FormatError::NoDevice {
+            path: path.to_owned(),
+        }),
+        // Creating it says so.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(FormatError::io(path, "looking at its folder", None, error)),
+    }
+}
+
+/// The folder in which a name stands.
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// True: a folder of the devtmpfs, or of what is in its place in a container. A file system that
+/// is mounted below it, as `/dev/shm`, is another one.
+fn is_for_devices(folder: &Path) -> io::Result<bool> {
+    let device = fs::metadata(folder)?.dev();
+    if folder.starts_with(DEVICES) && fs::metadata(DEVICES)?.dev() == device {
+        return Ok(true);
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let number = DeviceNumber::of(device);
+    Ok(mounts.lines().any(|line| is_devtmpfs(line, number)))
+}
+
+/// True: a line of `mountinfo` about a devtmpfs with this number.
+fn is_devtmpfs(line: &str, number: DeviceNumber) -> bool {
+    let mut fields = line.split(' ');
+    let device = fields.nth(2).and_then(DeviceNumber::parse);
+    let mut kind = fields.skip_while(|field| *field != "-").skip(1);
+    device == Some(number) && kind.next() == Some("devtmpfs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_devtmpfs_is_known_wherever_it_is_mounted() {
+        let number = DeviceNumber::parse("0:6").unwrap();
+        let line = "25 1 0:6 / /mnt/dev rw,nosuid shared:2 - devtmpfs dev rw,size=4k";
+        assert!(is_devtmpfs(line, number));
+        assert!(!is_devtmpfs(line, DeviceNumber::parse("0:7").unwrap()));
+        assert!(!is_devtmpfs(&line.replace("devtmpfs", "tmpfs"), number));
+        for odd in ["", "1 2 0:6", "1 2 0:6 / / rw -", "- - - - -"] {
+            assert!(!is_devtmpfs(odd, number), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn new_files_belong_beside_no_device() {
+        for name in ["/dev/sdx9", "/dev/../dev/lumpscope-none"] {
+            let refused = check_new_file(Path::new(name)).unwrap_err().to_string();
+            assert!(
+                refused.contains(&format!("there is no device {name}")),
+                "{refused}"
+            );
+        }
+        let folder = tempfile::tempdir().unwrap();
+        check_new_file(&folder.path().join("new")).unwrap();
+        check_new_file(&folder.path().join("none/new")).unwrap();
+    }
+}

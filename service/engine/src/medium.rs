@@ -1,0 +1,129 @@
+//! Media that lose what is on them: memory, and the writable layer of a container.
+//!
+//! A file system or device that lies on another one is as durable as the lowest: ext4 on a loop
+//! device over a file in tmpfs is memory.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// Devices that lie on each other, at most.
+const MAX_DEPTH: usize = 8;
+
+/// `TMPFS_MAGIC` of `linux/magic.h`, which devtmpfs has too, and those of ramfs and overlay.
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+const OVERLAY: u64 = 0x794c_7630;
+
+/// A medium that loses its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolatileMedium {
+    /// A file system in memory.
+    Tmpfs,
+    /// The same, without a limit.
+    Ramfs,
+    /// Layers of directories, e.g. those of a container, whose last one goes with it.
+    Overlay,
+    /// A compressed disk in memory.
+    Zram,
+    /// A disk in memory.
+    RamDisk,
+}
+
+impl VolatileMedium {
+    /// The medium of a device or file; `None`: none of these, or there is nothing.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        Self::of(&open_place(path).ok()?).ok()?
+    }
+
+    /// The medium of an open device, file or folder.
+    pub(crate) fn of(target: &File) -> io::Result<Option<Self>> {
+        let metadata = target.metadata()?;
+        if metadata.file_type().is_block_device() {
+            return Ok(Self::of_device(&sysfs_of(metadata.rdev()), MAX_DEPTH));
+        }
+        Ok(Self::of_file(target, &metadata, MAX_DEPTH))
+    }
+
+    fn of_file(file: &File, metadata: &fs::Metadata, depth: usize) -> Option<Self> {
+        let kind = rustix::fs::fstatfs(file).ok()?.f_type;
+        match u64::try_from(kind).ok()? {
+            TMPFS => Some(Self::Tmpfs),
+            RAMFS => Some(Self::Ramfs),
+            OVERLAY => Some(Self::Overlay),
+            // The device of the file system, where it has a single one.
+            _ => Self::of_device(&sysfs_of(metadata.dev()), depth),
+        }
+    }
+
+    /// `sysfs`: the folder of a device in `/sys`, or a link to it.
+    fn of_device(sysfs: &Path, depth: usize) -> Option<Self> {
+        let depth = depth.checked_sub(1)?;
+        let mut disk = fs::canonicalize(sysfs).ok()?;
+        if disk.join("partition").exists() {
+            disk.pop();
+        }
+        let name = disk.file_name()?.to_str()?;
+        let numbered = |prefix| {
+            let number = name.strip_prefix(prefix);
+            number.is_some_and(|it| it.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        if numbered("zram") {
+            return Some(Self::Zram);
+        }
+        if numbered("ram") {
+            return Some(Self::RamDisk);
+        }
+        if let Ok(below) = fs::read(disk.join("loop/backing_file")) {
+            return Self::below_loop(OsStr::from_bytes(below.trim_ascii_end()), depth);
+        }
+        let below = fs::read_dir(disk.join("slaves")).ok()?;
+        below
+            .flatten()
+            .find_map(|slave| Self::of_device(&slave.path(), depth))
+    }
+
+    /// The medium of what a loop device shows. A file that has no name any more lies on the file
+    /// system of its folder.
+    fn below_loop(name: &OsStr, depth: usize) -> Option<Self> {
+        let path = Path::new(name);
+        let place = open_place(path).or_else(|_| open_place(path.parent().unwrap_or(path)));
+        let place = place.ok()?;
+        let metadata = place.metadata().ok()?;
+        if metadata.file_type().is_block_device() {
+            return Self::of_device(&sysfs_of(metadata.rdev()), depth);
+        }
+        Self::of_file(&place, &metadata, depth)
+    }
+}
+
+impl fmt::Display for VolatileMedium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tmpfs => "in memory (tmpfs): a reboot loses it",
+            Self::Ramfs => "in memory (ramfs): a reboot loses it",
+            Self::Overlay => "in a container's own layer (overlay): it is lost with the container",
+            Self::Zram => "in memory (zram): a reboot loses it",
+            Self::RamDisk => "in memory (ramdisk): a reboot loses it",
+        })
+    }
+}
+
+/// A descriptor of what the name means now, without access to it.
+pub(crate) fn open_place(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Where the kernel tells of the block device with this number.
+fn sysfs_of(device: u64) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}

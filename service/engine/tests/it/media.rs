@@ -1,0 +1,163 @@
+//! Places that lose what is put there: nothing is made in them unasked, and a store in one says so.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::disks::{Image, Mount, forced, plain, require, run, try_run};
+use crate::support::options;
+use lumpscope_engine::Store;
+use lumpscope_engine::create::{CreateOptions, format};
+use lumpscope_engine::guard::{FormatError, VolatileMedium};
+
+const MIB: u64 = 1024 * 1024;
+
+fn sized() -> CreateOptions<'static> {
+    CreateOptions {
+        capacity: Some(4 * MIB),
+        ..plain()
+    }
+}
+
+/// Refused, `--force` or not; made with `--volatile`; and the store says where it is.
+fn assert_volatile(path: &Path, medium: VolatileMedium) {
+    let existed = path.exists();
+    for force in [false, true] {
+        let options = CreateOptions { force, ..sized() };
+        let error = format(path, &options).expect_err("it does not last");
+        assert!(
+            matches!(&error, FormatError::Volatile { medium: found, .. } if *found == medium),
+            "{error}"
+        );
+        assert!(error.to_string().contains("--volatile"), "{error}");
+        assert_eq!(path.exists(), existed, "{}", path.display());
+    }
+    let options = CreateOptions {
+        volatile: true,
+        ..sized()
+    };
+    let made = format(path, &options).expect("asked for");
+    assert_eq!(made.volatile, Some(medium));
+    let store = Store::open(path, crate::support::options()).expect("it opens");
+    assert_eq!(store.info().volatile, Some(medium));
+    store.close().unwrap();
+}
+
+#[test]
+fn a_misspelt_device_does_not_become_a_file_in_memory() {
+    require!();
+    for name in ["/dev/lumpscope-none", "/dev/./lumpscope-none"] {
+        for options in [plain(), forced(), sized()] {
+            let options = CreateOptions {
+                volatile: true,
+                ..options
+            };
+            let error = format(Path::new(name), &options).expect_err("there is none");
+            let wanted = format!("there is no device {name}; lsblk lists them");
+            assert_eq!(error.to_string(), wanted);
+            assert!(!Path::new(name).exists());
+        }
+    }
+    // What an earlier version has made there.
+    let left = Path::new("/dev/lumpscope-left-behind");
+    fs::write(left, [0; 4096]).unwrap();
+    let error = format(
+        left,
+        &CreateOptions {
+            volatile: true,
+            ..forced()
+        },
+    );
+    let len = fs::metadata(left).unwrap().len();
+    fs::remove_file(left).unwrap();
+    assert!(
+        matches!(&error, Err(FormatError::NoDevice { .. })),
+        "{error:?}"
+    );
+    assert_eq!(len, 4096);
+}
+
+/// A mount of a file system without a device.
+fn mount(kind: &str, options: &str, image: &Image) -> Mount {
+    let at = image.mount_point();
+    let words = ["-t", kind, "-o", options, "none"].map(OsStr::new);
+    run("mount", &[&words[..], &[at.as_os_str()]].concat());
+    Mount { at }
+}
+
+#[test]
+fn memory_is_known_through_file_systems_and_devices() {
+    require!("mount", "mkfs.ext4");
+    let image = Image::new(MIB);
+    let tmpfs = mount("tmpfs", "size=64m", &image);
+    assert_volatile(&tmpfs.at.join("store.lusf"), VolatileMedium::Tmpfs);
+    let inner = Image::new_in(&tmpfs.at, 32 * MIB);
+    let device = inner.attach(&[]);
+    assert_volatile(device.path(), VolatileMedium::Tmpfs);
+    run("mkfs.ext4", &[Path::new("-qF"), device.path()]);
+    let ext4 = Mount::new(device.path(), inner.mount_point());
+    assert_volatile(&ext4.at.join("store.lusf"), VolatileMedium::Tmpfs);
+}
+
+#[test]
+fn the_layer_of_a_container_is_known() {
+    require!("mount");
+    let image = Image::new(MIB);
+    let beside = |name: &str| {
+        let folder = image.path().with_extension(name);
+        fs::create_dir(&folder).unwrap();
+        folder.display().to_string()
+    };
+    let (lower, upper, work) = (beside("lower"), beside("upper"), beside("work"));
+    let at = image.mount_point();
+    let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    let words = ["-t", "overlay", "-o", &layers, "none"].map(OsStr::new);
+    if let Err(error) = try_run("mount", &[&words[..], &[at.as_os_str()]].concat()) {
+        return lumpscope_needs::skipped(&format!("no overlay here: {error}"));
+    }
+    let overlay = Mount { at };
+    assert_volatile(&overlay.at.join("store.lusf"), VolatileMedium::Overlay);
+}
+
+/// A disk in memory; removed on drop.
+struct Zram(String);
+
+impl Zram {
+    /// `None`: the kernel has none.
+    fn new(len: u64) -> Option<Self> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        let zram = Self(number.trim().to_owned());
+        let size = format!("/sys/block/zram{}/disksize", zram.0);
+        fs::write(size, len.to_string()).ok()?;
+        Some(zram)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = fs::write(format!("/sys/block/zram{}/reset", self.0), "1");
+        let _ = fs::write("/sys/class/zram-control/hot_remove", &self.0);
+    }
+}
+
+#[test]
+fn a_disk_in_memory_is_known() {
+    require!();
+    let Some(zram) = Zram::new(64 * MIB) else {
+        return lumpscope_needs::skipped("no zram here");
+    };
+    let path = PathBuf::from(format!("/dev/zram{}", zram.0));
+    assert_volatile(&path, VolatileMedium::Zram);
+}
+
+#[test]
+fn a_disk_is_not_memory() {
+    require!("mkfs.ext4", "mount");
+    let image = Image::new(64 * MIB);
+    let device = image.attach(&[]);
+    let made = format(device.path(), &plain()).expect("a disk");
+    assert_eq!(made.volatile, None);
+    let store = Store::open(device.path(), options()).unwrap();
+    assert_eq!(store.info().volatile, None);
+    store.close().unwrap();
+}
