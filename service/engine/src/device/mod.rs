@@ -140,7 +140,10 @@ impl Device {
     /// then.
     pub(crate) fn shrunk(&self, needed: u64) -> Option<Arc<str>> {
         let needed = needed.min(self.size);
-        let size = self.backend.size().filter(|&size| size < needed)?;
+        // A disk that was pulled out has 0 bytes: it is gone, as its I/Os tell, and may come back.
+        let is_gone = |size| self.is_block_device && size == 0;
+        let size = self.backend.size();
+        let size = size.filter(|&size| size < needed && !is_gone(size))?;
         let path = self.path.display();
         Some(Arc::from(format!(
             "{path} has become shorter: {size} bytes, and the store had {needed}; remove the store, and \

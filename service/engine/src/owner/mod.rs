@@ -427,7 +427,10 @@ impl Owner {
             Tag::Ring(piece, position) => match (result, buf) {
                 (Err(error), Some(buf)) => {
                     let refused = (piece, RingWrite { position, buf });
-                    done = self.commit.ring_refused(ctx, refused, error);
+                    done = self.commit.ring_refused(ctx, refused, error.clone());
+                    if ctx.journal_refused.is_some() {
+                        self.puts.refuse_all(ctx, &error);
+                    }
                 }
                 (Err(error), None) => done = Err(error),
                 (Ok(()), _) => self.commit.ring_written(ctx, piece),

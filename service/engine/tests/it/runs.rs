@@ -427,34 +427,6 @@ fn one_bit_that_rots_costs_nothing() {
     }
 }
 
-/// Until its record is written, the lump that a put has replaced keeps its blocks.
-#[test]
-fn blocks_are_not_used_again_before_the_records() {
-    let reused = |mutant| {
-        mutant::with(mutant, || {
-            // Lump 0 twice in a run of half the blocks, and no room for three more.
-            let mut store = running(12);
-            let old = bytes(&store)[DATA..DATA + BLOCKS].to_vec();
-            store.put(0, LEN, Placement::Data);
-            let commits = store.store.stats().commits;
-            let told: Vec<_> = (1..4)
-                .map(|id| store.submit_put(id, LEN, Placement::Data))
-                .collect();
-            let mut reused = false;
-            store.until(|it| {
-                reused = bytes(it)[DATA..DATA + BLOCKS] != old;
-                reused || it.store.stats().commits > commits
-            });
-            for told in told {
-                store.wait(&told).unwrap();
-            }
-            reused
-        })
-    };
-    assert!(!reused(Mutant::Sound));
-    assert!(reused(Mutant::ReusesEarly), "the trap was not found");
-}
-
 /// The power fails again while the store is opened, at each I/O of that.
 #[test]
 fn a_second_cut_loses_nothing() {

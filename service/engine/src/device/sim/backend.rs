@@ -11,11 +11,24 @@ use crate::options::IoBackendKind;
 /// One opening of the disk.
 pub(super) struct SimBackend {
     shared: Arc<Shared>,
+    /// Its I/Os bear this number. A store that was given up may still wait for its own.
+    opening: u64,
+    /// Rings of the bell that it has heard.
+    heard: u64,
 }
 
 impl SimBackend {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        let opening = {
+            let mut core = shared.core.lock().unwrap_or_else(PoisonError::into_inner);
+            core.openings += 1;
+            core.openings
+        };
+        Self {
+            shared,
+            opening,
+            heard: 0,
+        }
     }
 
     /// Moves I/Os that are due; with `advance` time passes until one is. True: there was one.
@@ -27,10 +40,10 @@ impl SimBackend {
             .unwrap_or_else(PoisonError::into_inner);
         let before = ended.len();
         loop {
-            while let Some(completion) = core.end_one() {
+            while let Some(completion) = core.end_one(self.opening) {
                 ended.push(completion);
             }
-            match core.next_due_ns() {
+            match core.next_due_ns_of(self.opening) {
                 Some(due_ns) if advance && ended.len() == before => core.now_ns = due_ns,
                 _ => return ended.len() > before,
             }
@@ -43,24 +56,25 @@ impl SimBackend {
     }
 
     /// Waits for the bell, in real time: nothing is in flight, so no virtual time can pass.
-    fn sleep(&self, limit: Option<Duration>) {
+    fn sleep(&mut self, limit: Option<Duration>) {
+        let heard = self.heard;
         let rung = self
             .shared
             .rung
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let bell = &self.shared.bell;
-        let mut rung = match limit {
+        let rung = match limit {
             Some(limit) => {
-                bell.wait_timeout_while(rung, limit, |rung| !*rung)
+                bell.wait_timeout_while(rung, limit, |rung| *rung == heard)
                     .unwrap_or_else(PoisonError::into_inner)
                     .0
             }
             None => bell
-                .wait_while(rung, |rung| !*rung)
+                .wait_while(rung, |rung| *rung == heard)
                 .unwrap_or_else(PoisonError::into_inner),
         };
-        *rung = false;
+        self.heard = *rung;
     }
 }
 
@@ -75,7 +89,7 @@ impl IoBackend for SimBackend {
             .core
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        core.submit(io);
+        core.submit(io, self.opening);
     }
 
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {

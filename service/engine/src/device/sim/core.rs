@@ -31,6 +31,8 @@ struct Cached {
 /// An I/O that has not ended.
 struct Flight {
     io: Io,
+    /// Who is told of its end.
+    opening: u64,
     number: u64,
     due_ns: u64,
     /// Ends before its submission: what a flush covers.
@@ -52,6 +54,8 @@ pub(super) struct Core {
     pub(super) dies_after: u64,
     /// True: no I/O ends.
     pub(super) hangs: bool,
+    /// Backends made so far.
+    pub(super) openings: u64,
     /// I/Os submitted.
     pub(super) submitted: u64,
     /// I/Os that a fault has hit.
@@ -87,6 +91,7 @@ impl Core {
             unreadable: Vec::new(),
             dies_after: u64::MAX,
             hangs: false,
+            openings: 0,
             submitted: 0,
             faults_hit: 0,
             violations: Vec::new(),
@@ -109,7 +114,7 @@ impl Core {
         self.cached.len()
     }
 
-    pub(super) fn submit(&mut self, io: Io) {
+    pub(super) fn submit(&mut self, io: Io, opening: u64) {
         let number = self.submitted;
         self.submitted += 1;
         self.check(&io);
@@ -139,6 +144,7 @@ impl Core {
         let due_ns = self.due(&io);
         self.flights.push(Flight {
             io,
+            opening,
             number,
             due_ns,
             covers: self.ends,
@@ -218,8 +224,15 @@ impl Core {
         self.flights.iter().map(|flight| flight.due_ns).min()
     }
 
-    /// Ends one I/O that is due by now. I/Os that take a second turn are not ended yet.
-    pub(super) fn end_one(&mut self) -> Option<Completion> {
+    /// When the next I/O of an opening ends.
+    pub(super) fn next_due_ns_of(&self, opening: u64) -> Option<u64> {
+        let own = self.flights.iter().filter(|_| !self.hangs);
+        let own = own.filter(|flight| flight.opening == opening);
+        own.map(|flight| flight.due_ns).min()
+    }
+
+    /// Ends one I/O of an opening that is due by now. I/Os that take a second turn are not ended yet.
+    pub(super) fn end_one(&mut self, opening: u64) -> Option<Completion> {
         if self.hangs {
             return None;
         }
@@ -228,7 +241,7 @@ impl Core {
                 .flights
                 .iter()
                 .enumerate()
-                .filter(|(_, flight)| flight.due_ns <= self.now_ns)
+                .filter(|(_, flight)| flight.opening == opening && flight.due_ns <= self.now_ns)
                 .min_by_key(|(_, flight)| (flight.due_ns, flight.number))?;
             let mut flight = self.flights.remove(at);
             if flight.io.op == IoOp::Write && self.lies(Lie::Forgets) {

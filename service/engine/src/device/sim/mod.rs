@@ -71,15 +71,16 @@ pub struct SimDisk {
 /// The device, and the bell that wakes who waits for it.
 struct Shared {
     core: Mutex<Core>,
-    rung: Mutex<bool>,
+    /// How often it has rung.
+    rung: Mutex<u64>,
     bell: Condvar,
 }
 
 impl Shared {
     /// Wakes who waits for the device.
     fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_one();
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.bell.notify_all();
     }
 }
 
@@ -110,7 +111,7 @@ impl SimDisk {
     fn of(core: Core) -> Self {
         let shared = Shared {
             core: Mutex::new(core),
-            rung: Mutex::new(false),
+            rung: Mutex::new(0),
             bell: Condvar::new(),
         };
         Self {
@@ -128,6 +129,7 @@ impl SimDisk {
     /// The disk as a store opens it. One at a time.
     #[must_use]
     pub fn device(&self) -> Device {
+        let backend = Box::new(SimBackend::new(Arc::clone(&self.shared)));
         let core = self.core();
         Device {
             path: PathBuf::from("sim"),
@@ -135,7 +137,7 @@ impl SimDisk {
             is_block_device: core.options.is_block_device,
             alignment: core.options.unit,
             memory_alignment: 512,
-            backend: Box::new(SimBackend::new(Arc::clone(&self.shared))),
+            backend,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Such a piece is written again every second until the disk takes it: what it says is as right then
 //! as it was. Meanwhile no change is taken, and those that wait are told of the error. Those of the
-//! batch itself may still come about, as after a power cut.
+//! batch, and those of a run that the disk refused, may still come about, as after a power cut.
 
 use std::sync::Arc;
 
@@ -88,9 +88,24 @@ impl Commit {
         let left = unflushed.filter_map(|item| item.refuse(ctx, error));
         self.unflushed = left.collect();
         let uncertain = &error.clone().of_unknown_outcome();
-        let Self { batch, many, .. } = self;
+        let Self {
+            batch,
+            many,
+            misplaced,
+            runs,
+            ..
+        } = self;
         for (change, _) in batch.iter_mut().flat_map(|batch| &mut batch.changes) {
             change.answer_early(many, uncertain);
+        }
+        let beaten = batch.iter_mut().flat_map(|batch| &mut batch.beaten);
+        beaten.for_each(|put| put.reply.answer_early(error));
+        runs.answer_early(uncertain);
+        // Else they would go elsewhere, once the journal names their run no more.
+        let broken = batch.iter_mut().flat_map(|batch| &mut batch.broken);
+        for it in broken.chain(misplaced).chain(&mut runs.broken) {
+            it.put.reply.answer_early(uncertain);
+            it.buf = None;
         }
     }
 }

@@ -201,6 +201,12 @@ impl Runs {
         self.durable += behind.take_while(is_forced).count();
     }
 
+    /// Tells those who wait for puts that are written of an error: they may still come about.
+    pub(super) fn answer_early(&mut self, error: &Error) {
+        let written = self.placed.iter_mut().filter_map(|it| it.put.as_mut());
+        written.for_each(|put| put.reply.answer_early(error));
+    }
+
     /// How many of the first puts are written.
     fn written(&self) -> usize {
         self.placed.iter().take_while(|it| it.put.is_some()).count()

@@ -19,6 +19,8 @@ use super::{Coverage, Only};
 
 /// Requests before and after something is broken.
 const REQUESTS: u64 = 40;
+/// Of a thousand histories on disks that refuse writes this many are cut after each event.
+const CUT: u64 = 200;
 /// Longer than it takes until the checked copies name the end of the journal.
 const COPIES_NS: u64 = 6_000_000_000;
 
@@ -64,7 +66,7 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     // What the disk refuses of the journal is written again until it takes it, also while the power
     // goes.
     let may_pass = op == IoOp::Write;
-    let may_cut = may_pass;
+    let may_cut = may_pass && Random::derive(scenario.seed, &[11]).chance(CUT);
     let mut history = History::start(&Scenario {
         cuts: u64::from(may_cut),
         ..scenario.clone()
@@ -94,6 +96,11 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         let state = session.store.health().state;
         let ends = state != StoreState::ReadOnly || session.store.failed().is_some();
         ends && !state.is_out()
+    })?;
+    // What was answered with an error may come about until then.
+    session.sync()?;
+    session.run_until(coverage, "a sync", |session, _| {
+        session.open_requests() == 0
     })?;
     let failed = history.session.store.failed();
     match failed {

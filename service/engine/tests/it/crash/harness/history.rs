@@ -84,7 +84,7 @@ impl History {
             self.submit_some()?;
             self.event(only, coverage)?;
             if self.event > limit {
-                return Err("the history does not end".to_owned());
+                return Err(format!("no end: {}", self.session.state()));
             }
             let is_full = self.session.open_requests() >= self.scenario.in_flight;
             if !self.session.advance() && (self.left == 0 || is_full) {

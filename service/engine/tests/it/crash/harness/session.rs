@@ -113,6 +113,12 @@ impl Session {
         self.asked.len() + self.coming.len()
     }
 
+    /// Those, in words.
+    pub fn state(&self) -> String {
+        let (state, coming) = (self.store.health(), self.coming.len());
+        format!("{:?} and {coming} coming, {state:?}", self.asked)
+    }
+
     pub fn take_versions(&mut self) -> BTreeMap<u64, Vec<Value>> {
         std::mem::take(&mut self.versions)
     }
