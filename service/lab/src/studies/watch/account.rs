@@ -180,21 +180,26 @@ fn doubtful(
         }
         for (number, part) in places[at].iter().enumerate() {
             if let Some(stretch) = part.stretch {
-                let when = map.stretch(stretch).when(traced.queue_ns);
+                let of = map.stretch(stretch);
+                let when = (of.when(traced.queue_ns), of.may_be_unborn(traced.queue_ns));
                 writes.push(((at, number), when, (stretch, part), request.tgid));
             }
         }
     }
     let mut doubtful = BTreeSet::new();
     // What a file holds when it is first seen in a place was written last.
-    let mut last = Writers::default();
-    for (at, when, part, process) in writes.iter().rev() {
-        if *when == When::Before && !last.agree(*part, *process) {
+    let (mut last, mut later) = (Writers::default(), Writers::default());
+    for (at, (when, may_be_unborn), part, process) in writes.iter().rev() {
+        if *when != When::Before {
+            later.agree(*part, *process);
+        } else if (*may_be_unborn && later.disagree(*part, *process))
+            || !last.agree(*part, *process)
+        {
             doubtful.insert(*at);
         }
     }
     let mut before = Writers::default();
-    for (at, when, part, process) in &writes {
+    for (at, (when, _), part, process) in &writes {
         let agree = doubtful.contains(at) || before.agree(*part, *process);
         if *when == When::After && !agree {
             doubtful.insert(*at);
@@ -211,20 +216,30 @@ struct Writers {
 }
 
 impl Writers {
+    /// The ranges that overlap with these sectors.
+    fn overlapping(&self, (stretch, part): (usize, &Part)) -> Vec<((usize, u64), (u64, u32))> {
+        let before = self.ranges.range((stretch, 0)..(stretch, part.end)).rev();
+        let before = before.take_while(|(_, (end, _))| *end > part.sector);
+        before.map(|(key, written)| (*key, *written)).collect()
+    }
+
+    /// True: another process is known for some of these sectors.
+    fn disagree(&self, part: (usize, &Part), process: u32) -> bool {
+        let mut overlapping = self.overlapping(part).into_iter();
+        overlapping.any(|(_, (_, other))| other != process)
+    }
+
     /// False: another process is known for some of these sectors. Else they are this one's from now on.
-    fn agree(&mut self, (stretch, part): (usize, &Part), process: u32) -> bool {
-        let (mut from, mut to) = (part.sector, part.end);
-        let before = self.ranges.range((stretch, 0)..(stretch, to)).rev();
-        let before = before.take_while(|(_, (end, _))| *end > from);
-        let overlapping: Vec<((usize, u64), (u64, u32))> = before.map(|(k, v)| (*k, *v)).collect();
-        if overlapping.iter().any(|(_, (_, other))| *other != process) {
+    fn agree(&mut self, part: (usize, &Part), process: u32) -> bool {
+        if self.disagree(part, process) {
             return false;
         }
-        for (key, (end, _)) in overlapping {
+        let (mut from, mut to) = (part.1.sector, part.1.end);
+        for (key, (end, _)) in self.overlapping(part) {
             self.ranges.remove(&key);
             (from, to) = (from.min(key.1), to.max(end));
         }
-        self.ranges.insert((stretch, from), (to, process));
+        self.ranges.insert((part.0, from), (to, process));
         true
     }
 }

@@ -19,6 +19,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Files that are told apart; more are counted and left out.
 const MOST_FILES: usize = 1 << 20;
+/// The kernel dates a birth back to the last tick of its clock, of which it has 100 a second or more.
+const TICK_NS: u64 = 10_000_000;
 /// Stretches of files that are kept, some 250 MB of them.
 const MOST_STRETCHES: usize = 4 << 20;
 
@@ -397,6 +399,11 @@ impl Stretch {
             (_, to) if time_ns > to => When::After,
             _ => When::Seen,
         }
+    }
+
+    /// True: a write at this time may have come before the file was made.
+    pub(super) fn may_be_unborn(&self, time_ns: u64) -> bool {
+        time_ns < self.possible.0.saturating_add(TICK_NS)
     }
 
     /// Of several the least has a sector at a time: one that was seen there before and after; else the

@@ -61,7 +61,7 @@ fn of_disk(disk: &DiskView, model: &str, most: usize) -> Vec<String> {
             human::count(all.flushes)
         ),
         format!(
-            "On a {model} all of it takes {}; the bytes alone, in one piece, {}.",
+            "On a {model}: {}; the bytes alone, in one piece: {}.",
             human::duration_ns(disk.modelled_ns),
             human::duration_ns(disk.transfer_ns)
         ),
