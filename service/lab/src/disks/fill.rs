@@ -10,14 +10,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 
 const STEP_BYTES: usize = 4 << 20;
 /// Enough for every disk.
 const ALIGNMENT: usize = 4096;
-
-/// Bytes at both ends of a device that carry every signature an engine leaves there.
-const ENDS: u64 = 2 << 20;
 
 /// Writes zeros from the beginning up to `bytes` (rounded up to 4 MiB), past the page cache.
 ///
@@ -46,14 +43,13 @@ pub(crate) fn direct() -> i32 {
     i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0)
 }
 
-/// Erases what an engine has left on a device whose first `capacity` bytes it used: its head, and
-/// whatever lies at the end of these and at the end of the device.
+/// What a store has beside its capacity: header, and the rest of its last blocks.
+const BESIDE: u64 = 1 << 20;
+
+/// Erases what a store of this capacity has left on a device: `format` takes one only when all of it is empty.
 pub(crate) fn erase(device: &File, capacity: u64) -> io::Result<()> {
-    let zeros = vec![0; usize::try_from(ENDS).unwrap_or(usize::MAX)];
     let size = rustix::fs::seek(device, SeekFrom::End(0))?;
-    for offset in [0, capacity.saturating_sub(ENDS), size.saturating_sub(ENDS)] {
-        let len = usize::try_from(ENDS.min(size - offset.min(size))).unwrap_or(usize::MAX);
-        device.write_all_at(&zeros[..len], offset)?;
-    }
+    let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(device, zeroed, 0, size.min(capacity + BESIDE))?;
     device.sync_all()
 }

@@ -132,7 +132,7 @@ impl Pass<'_> {
     fn run(&self, runtime: &Runtime, comparison: &mut Comparison) -> anyhow::Result<()> {
         let places = self.places()?;
         // Declared in this order: on every way out the service ends before its disks go.
-        let _raw_disk = places.give_back_raw_disk();
+        let _raw_disk = places.give_back_raw_disk(self.plan.sizing.capacity_bytes);
         let service = self.start(&places)?;
         let context = Context {
             args: self.args,
@@ -392,7 +392,10 @@ fn no_report(store: &str, status: &Status) -> anyhow::Error {
 }
 
 /// `None`: the service knows the store but has nothing to report.
-async fn fetch_report(server: &str, store: &str) -> Result<Option<DiskView>, Status> {
+pub(in crate::studies) async fn fetch_report(
+    server: &str,
+    store: &str,
+) -> Result<Option<DiskView>, Status> {
     let client = ObserveClient::connect(server.to_owned()).await;
     let mut client = client
         .map_err(|error| Status::unavailable(error.to_string()))?

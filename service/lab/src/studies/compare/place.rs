@@ -1,7 +1,7 @@
 //! Places for the three stores: disks of a lab, or the user's own.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 
 use super::args::CompareArgs;
 use super::plan::Plan;
+use crate::disks::erase;
 use crate::disks::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
 use crate::failure::{argument, cannot};
 use crate::process::tie_to_parent;
@@ -19,9 +20,6 @@ use lumpscope_units::tell;
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.
 const EXT_MAGIC: i64 = 0xEF53;
 const XFS_MAGIC: i64 = 0x5846_5342;
-
-/// Holds superblock and header of a store on a raw disk.
-const WIPED_BYTES: usize = 1 << 20;
 
 /// One store to be.
 #[derive(Debug, Clone)]
@@ -63,6 +61,8 @@ impl Drop for StoreFile {
 #[derive(Debug)]
 pub(super) struct BorrowedDisk {
     path: PathBuf,
+    /// Bytes that its store used.
+    capacity: u64,
 }
 
 impl BorrowedDisk {
@@ -72,8 +72,7 @@ impl BorrowedDisk {
             .write(true)
             .custom_flags(exclusive)
             .open(&self.path)?;
-        disk.write_all_at(&[0; WIPED_BYTES], 0)?;
-        disk.sync_all()
+        erase(&disk, self.capacity)
     }
 }
 
@@ -185,7 +184,7 @@ impl Places {
 
     /// To be called when the stores are formatted: gives the user's raw disk back empty when the
     /// result is dropped.
-    pub(super) fn give_back_raw_disk(&self) -> Option<BorrowedDisk> {
+    pub(super) fn give_back_raw_disk(&self, capacity: u64) -> Option<BorrowedDisk> {
         if self.is_lab() {
             return None;
         }
@@ -193,6 +192,7 @@ impl Places {
         let raw = places.find(|place| place.kind == StoreKind::Raw)?;
         Some(BorrowedDisk {
             path: raw.path.clone(),
+            capacity,
         })
     }
 
