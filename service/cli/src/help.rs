@@ -19,7 +19,7 @@ const GROUPS: [(&str, &str); 6] = [
     ("Data", "put get delete list"),
     ("Look", "explain trace top record export bpftrace"),
     ("Offline", "check grow rename"),
-    ("Lab", "compare lab watch load platter bench"),
+    ("Lab", "demo compare lab watch load platter bench"),
 ];
 
 /// Commands and options of earlier versions, and what has replaced them.

@@ -96,8 +96,9 @@ async fn requests_are_served_and_attributed_after_the_drop() {
     let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) else {
         return;
     };
-    let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
+    // First: a lab sees what was mounted before it.
     let bpffs = Bpffs::new();
+    let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
     let pins = bpffs.0.path().join("pins");
     let pinned = || std::fs::read_dir(&pins).expect("a folder").count();
     let folder = pins.to_str().expect("UTF-8");

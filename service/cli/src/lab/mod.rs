@@ -16,6 +16,8 @@ use crate::error::system;
 
 #[derive(Subcommand)]
 pub(crate) enum LabCommand {
+    /// Show on one screen what Lumpscope is for, measured here
+    Demo(Box<lumpscope_lab::peers::demo::DemoArgs>),
     /// Run one workload against a raw, an ext4 and an xfs store and compare them
     Compare(Box<lumpscope_lab::compare::CompareArgs>),
     /// Serve stores (raw, ext4, xfs) on loop devices that vanish at the end
@@ -34,6 +36,7 @@ pub(crate) enum LabCommand {
 
 pub(crate) fn run(connection: Connection, command: LabCommand) -> Result<ExitCode> {
     match command {
+        LabCommand::Demo(args) => in_one_line(lumpscope_lab::peers::demo::run(&args, &program()?)),
         LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, program()?)),
         LabCommand::Lab(args) => in_one_line(lumpscope_lab::lab_service::run(&args, &program()?)),
         LabCommand::Watch(args) => in_one_line(lumpscope_lab::watch::run(&args)),

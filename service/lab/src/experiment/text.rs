@@ -1,8 +1,8 @@
-//! A report as text, on a terminal in 80 columns. A terminal shows the end of what is printed, so the
+//! A report as text, in 80 columns wherever it goes. A terminal shows the end of what is printed, so the
 //! sections come in reverse, and what follows from them comes last. Names of programs, files and disks do
 //! nothing to it: only this file colours.
 
-use lumpscope_units::columns::{COLUMNS, Table, fitted, width, words};
+use lumpscope_units::columns::{COLUMNS, Table, fitted, words};
 use lumpscope_units::escape::{escaped, escaped_lines};
 use lumpscope_units::human;
 
@@ -15,6 +15,9 @@ const LABEL: usize = 10;
 
 /// The whole text, ending with a line feed. `colour`: the reader is a terminal.
 pub(crate) fn report(report: &Report, colour: bool) -> String {
+    if let Some(screen) = &report.screen {
+        return format!("{screen}\n");
+    }
     let mut lines = vec![title(&report.title, colour)];
     let facts = report.facts.iter();
     lines.extend(facts.map(|fact| format!("{}: {}", escaped(&fact.name), escaped(&fact.value))));
@@ -36,7 +39,7 @@ pub(crate) fn report(report: &Report, colour: bool) -> String {
     lines.push(String::new());
     lines.extend(findings(&report.findings));
     lines.extend(report.summary.iter().map(|line| {
-        let lines = words(&format!("=> {}", escaped(line)), width() - 3);
+        let lines = words(&format!("=> {}", escaped(line)), COLUMNS - 3);
         lines.join("\n   ")
     }));
     let mut text = String::new();
@@ -44,7 +47,7 @@ pub(crate) fn report(report: &Report, colour: bool) -> String {
         // What is coloured looks longer than it is.
         match line.is_empty() || line.contains('\x1b') {
             true => text.push_str(&format!("{line}\n")),
-            false => text.push_str(&fitted(line, width())),
+            false => text.push_str(&fitted(line, COLUMNS)),
         }
     }
     text
@@ -64,7 +67,7 @@ fn section(section: &Section, colour: bool, lines: &mut Vec<String>) {
         section
             .text
             .iter()
-            .map(|text| words(&escaped_lines(text), width()).join("\n")),
+            .map(|text| words(&escaped_lines(text), COLUMNS).join("\n")),
     );
     for part in &section.parts {
         match part {
@@ -75,7 +78,7 @@ fn section(section: &Section, colour: bool, lines: &mut Vec<String>) {
                     table
                         .notes
                         .iter()
-                        .map(|note| words(&escaped_lines(note), width()).join("\n")),
+                        .map(|note| words(&escaped_lines(note), COLUMNS).join("\n")),
                 );
             }
             Part::Verbatim(verbatim) => {
@@ -92,7 +95,7 @@ fn section(section: &Section, colour: bool, lines: &mut Vec<String>) {
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(header: &[&str]) -> Table {
-    let mut table = Table::new(header.iter().copied());
+    let mut table = Table::new(header.iter().copied()).within(COLUMNS);
     for column in 1..header.len() {
         table.right(column);
     }

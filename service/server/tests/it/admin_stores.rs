@@ -355,7 +355,7 @@ async fn a_store_that_refuses_changes_is_read() {
     let (_, text) = service.http_get("/metrics").await;
     for line in [
         "lumpscope_store_failed{store=\"s\"} 0.0",
-        "lumpscope_store_state{state=\"read-only\",store=\"s\"} 1.0",
+        "lumpscope_store_state{store=\"s\",state=\"read-only\"} 1.0",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }

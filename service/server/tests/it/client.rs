@@ -228,6 +228,8 @@ async fn both_sides_of_tls_know_each_other() {
 struct Asked {
     client: Client,
     asking: Client,
+    /// Connections of others.
+    others: u32,
 }
 
 impl Asked {
@@ -236,9 +238,13 @@ impl Asked {
             connections,
             ..Options::new(&running.grpc)
         };
+        let asking = Client::connect(options(1)).await.unwrap();
+        let ask = v1::DescribeServiceRequest {};
+        let others = asking.describe_service(ask).await.unwrap().connections;
         Self {
-            asking: Client::connect(options(1)).await.unwrap(),
             client: Client::connect(options(connections)).await.unwrap(),
+            asking,
+            others,
         }
     }
 
@@ -246,7 +252,7 @@ impl Asked {
     async fn connections(&self) -> u32 {
         let ask = v1::DescribeServiceRequest {};
         let about = self.asking.describe_service(ask).await.unwrap();
-        about.connections - 1
+        about.connections - self.others
     }
 
     async fn until_under_way(&self, wanted: u64) {

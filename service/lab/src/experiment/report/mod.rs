@@ -36,6 +36,8 @@ pub struct Report {
     pub findings: Findings,
     /// The figures, the most important first.
     pub sections: Vec<Section>,
+    /// What standard output shows in place of everything.
+    pub screen: Option<String>,
     /// How to read them, and what is compared with what.
     pub notes: Vec<String>,
 }

@@ -106,7 +106,7 @@ impl Owner {
 
 /// Block requests and modelled time for the objects of one part.
 #[derive(Debug, Serialize)]
-struct Cost {
+pub(super) struct Cost {
     who: Who,
     /// `put` or `get`.
     what: &'static str,
@@ -114,10 +114,10 @@ struct Cost {
     size: u64,
     objects: u64,
     /// All block requests.
-    all: Row,
+    pub(super) all: Row,
     /// By owner.
     owners: BTreeMap<Owner, Row>,
-    modelled_ns: u64,
+    pub(super) modelled_ns: u64,
     transfer_ns: u64,
     /// All block requests are here.
     complete: bool,
@@ -127,9 +127,9 @@ struct Cost {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Data {
     /// Bytes of an object, and how many were put first.
-    sizes: Vec<(u64, u64)>,
+    pub(super) sizes: Vec<(u64, u64)>,
     costs: Vec<Cost>,
-    left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 /// A peer that serves.
@@ -199,7 +199,8 @@ pub(super) fn measure(
 }
 
 impl Bench<'_> {
-    fn all_costs(&self, drive: &Drive, data: &mut Data) -> anyhow::Result<()> {
+    /// Measures every wanted peer; what cannot be measured is left out, and why is kept.
+    pub(super) fn all_costs(&self, drive: &Drive, data: &mut Data) -> anyhow::Result<()> {
         for who in self.wanted() {
             self.interrupt.check()?;
             if !who.is_service() && self.args.only.is_empty() {
@@ -349,7 +350,8 @@ impl Cost {
         }
     }
 
-    fn each(&self, count: u64) -> f64 {
+    /// A count of all objects as that of one.
+    pub(super) fn each(&self, count: u64) -> f64 {
         human::ratio(count, self.objects).unwrap_or(0.0)
     }
 
@@ -368,6 +370,12 @@ impl Data {
     fn of(&self, what: &str, size: u64) -> impl Iterator<Item = &Cost> {
         let wanted = move |cost: &&Cost| (cost.what, cost.size) == (what, size);
         self.costs.iter().filter(wanted)
+    }
+
+    /// That of a peer; `what`: `put` or `get`.
+    pub(super) fn cost(&self, who: Who, what: &str) -> Option<&Cost> {
+        let mut costs = self.costs.iter();
+        costs.find(|cost| (cost.who, cost.what) == (who, what))
     }
 
     /// Puts, then gets, of each size.
@@ -436,7 +444,7 @@ impl Data {
         }
     }
 
-    fn report(&self, model: &str) -> Report {
+    pub(super) fn report(&self, model: &str) -> Report {
         let mut report = Report::new("What an object makes the disk do");
         let first = self.sizes.iter().map(|(size, lumps)| {
             let (lumps, size) = (human::count(*lumps), human::bytes(*size));

@@ -7,6 +7,7 @@
 
 mod args;
 mod blocks;
+pub mod demo;
 mod report;
 mod s3_server;
 mod who;

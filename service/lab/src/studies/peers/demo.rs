@@ -1,0 +1,264 @@
+//! `lumpscope demo`: three things that were measured a moment ago, on one screen.
+//!
+//! What the disk does for an object is a small [`blocks`](super::blocks) of stores and files; then a reader
+//! disturbs a raw store that is observed, and the slowest request of that time is explained.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use lumpscope_client::Options;
+use lumpscope_units::columns::words;
+use lumpscope_units::escape::escaped;
+use lumpscope_units::tell;
+use serde::Serialize;
+
+use super::blocks::{self, Cost, OBJECTS};
+use super::{Bench, Mix, PeersArgs, Who};
+use crate::experiment::report::Report;
+use crate::experiment::{self, StudyArgs};
+use crate::failure::cannot_do;
+use crate::human;
+use crate::load::grpc::STORE;
+use crate::load::runner::{Durability, Run, RunOptions, Target};
+use crate::process::{Interrupt, SERVICE, Server, serve};
+use crate::studies::compare::fetch_report;
+use crate::studies::compare::report::DiskView;
+use crate::studies::predict::drive_named;
+use crate::studies::seeds::DRIVE;
+use crate::workload::builtin;
+
+/// Bytes of an object.
+const SIZE: u64 = 1 << 20;
+/// Bytes of a store.
+const CAPACITY: u64 = 256 << 20;
+/// What the reader reads, in pieces of 4 MiB.
+const PIECES: u64 = 100;
+/// Columns and indentation of what is told.
+const TEXT: (usize, &str) = (76, "   ");
+
+/// Show what Lumpscope is for, measured on this machine: what a disk does for an object, who moved its
+/// head, and whether that can be trusted.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    after_help = "Needs root, mkfs.ext4 and mkfs.xfs. The disks are loop devices and vanish at the end. \
+                  --html has everything behind the figures."
+)]
+pub struct DemoArgs {
+    #[command(flatten)]
+    study: StudyArgs,
+}
+
+/// What was measured.
+#[derive(Serialize)]
+struct Seen {
+    #[serde(flatten)]
+    blocks: blocks::Data,
+    disturbed: Disturbed,
+}
+
+/// A store beside which another process read the disk.
+#[derive(Serialize)]
+struct Disturbed {
+    disk: DiskView,
+    /// The slowest request for which the reader is named; if there is none, the slowest.
+    explained: String,
+    /// The reader is named.
+    named: bool,
+}
+
+/// Measures, and prints one screen. `exe` is the program that understands `serve`.
+///
+/// Blocks and installs signal handlers: call it from the main thread.
+///
+/// # Errors
+/// Everything that keeps it from being measured.
+pub fn run(args: &DemoArgs, exe: &Path) -> anyhow::Result<ExitCode> {
+    experiment::run(&args.study.output, |interrupt| {
+        measure(args, exe, interrupt)
+    })
+}
+
+fn measure(args: &DemoArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<(Report, Seen)> {
+    let peers = PeersArgs {
+        device: None,
+        capacity: CAPACITY,
+        size: vec![SIZE],
+        mix: Mix { puts_percent: 50 },
+        depth: 1,
+        seconds: 1.0,
+        rounds: 1,
+        only: vec![
+            Who::Service,
+            Who::ServiceExt4,
+            Who::ServiceXfs,
+            Who::FilesExt4,
+            Who::FilesXfs,
+        ],
+        cannyls_peer: None,
+        blocks: true,
+        fill: None,
+        model: DRIVE.to_owned(),
+        study: args.study.clone(),
+    };
+    let drive = drive_named(&peers.model)?;
+    let folder = super::folder()?;
+    let mut bench = Bench::new((&peers, SIZE), exe, interrupt, folder.path())?;
+    let mut blocks = blocks::Data::default();
+    let lumps = bench.lumps;
+    let disturbed = bench.on_lab(|bench| {
+        bench.all_costs(&drive, &mut blocks)?;
+        tell("a raw store, disturbed by dd");
+        bench.disturbed()
+    })?;
+    blocks.sizes.push((SIZE, lumps));
+    let mut report = blocks.report(&drive.name);
+    let moved = report.section("Who moved the head?");
+    moved.say(&disturbed.explained);
+    report.section("Can it be trusted?").say(disturbed.trust());
+    let seen = Seen { blocks, disturbed };
+    report.screen = Some(seen.screen(&drive.name));
+    Ok((report, seen))
+}
+
+impl Bench<'_> {
+    /// Puts lumps into a raw store while `dd` reads its disk.
+    fn disturbed(&self) -> anyhow::Result<Disturbed> {
+        let store = self.store(Who::Service)?;
+        let mut command = Command::new(self.exe);
+        serve(&mut command, [(STORE, store.path.as_path())], true);
+        let server = Server::start(SERVICE, command, self.interrupt)?;
+        let target = Target::Service {
+            service: Options::new(&server.url),
+            store: STORE.to_owned(),
+            durability: Some(Durability::Synced),
+        };
+        let runtime = crate::studies::run::runtime()?;
+        let options = RunOptions::default();
+        let run = Run::new(&self.stream, &options, Arc::new(AtomicU64::new(0)));
+        let part = |lumps: u64| {
+            let end = usize::try_from(lumps).unwrap_or(usize::MAX);
+            runtime.block_on(self.interrupt.or_stop(run.part((end, 1), &target)))
+        };
+        part(self.lumps)?;
+        let mut reader = reader(&store.path).spawn().map_err(cannot_do("run dd"))?;
+        let done = part(self.lumps + OBJECTS);
+        // It has read all, or is not needed any more.
+        let _ = reader.kill();
+        let _ = reader.wait();
+        done?;
+        let disk = runtime.block_on(fetch_report(&server.url, STORE));
+        let disk = disk.map_err(|status| anyhow::anyhow!("no report: {}", status.message()))?;
+        Ok(Disturbed::of(disk.unwrap_or_default()))
+    }
+}
+
+/// Reads the disk and keeps nothing.
+fn reader(disk: &Path) -> Command {
+    let mut reader = Command::new("dd");
+    reader
+        .arg(format!("if={}", disk.display()))
+        .args(["of=/dev/null", "bs=4M", "iflag=direct", "status=none"])
+        .arg(format!("count={PIECES}"))
+        .stdin(Stdio::null());
+    reader
+}
+
+impl Disturbed {
+    fn of(disk: DiskView) -> Disturbed {
+        let mut slowest = disk.slowest.iter().map(|request| &request.sentence);
+        let named = slowest.clone().find(|told| told.contains("dd["));
+        let explained = named.or_else(|| slowest.next()).cloned();
+        Disturbed {
+            named: named.is_some(),
+            explained: explained.unwrap_or_else(|| disk.not_observed_because.clone()),
+            disk,
+        }
+    }
+
+    fn trust(&self) -> String {
+        let (audit, block) = (&self.disk.audit, &self.disk.block);
+        if !self.disk.observed {
+            return format!("Not observed: {}", self.disk.not_observed_because);
+        }
+        let tied = block.attributed_bytes + block.shared_bytes;
+        format!(
+            "{} block requests seen, {} counted by the kernel. Of {} that the service read and wrote, {} \
+             are tied to the request that asked for them.{}",
+            human::count(audit.seen_requests),
+            human::count(audit.kernel_requests),
+            human::bytes(block.own_bytes),
+            human::bytes(tied),
+            match audit.complete {
+                true => String::new(),
+                false => format!(" Incomplete: {}", audit.finding),
+            }
+        )
+    }
+}
+
+impl Seen {
+    /// 24 lines of 80 columns, for somebody who has never heard of it.
+    fn screen(&self, drive: &str) -> String {
+        let mut lines = vec![format!(
+            "1. What a disk of 7200 rpm does for an object of 1 MiB (modelled, {drive})"
+        )];
+        let head = format!("{:>8}{:>7}{:>9}", "requests", "seeks", "time");
+        lines.push(format!(
+            "   {:<26}{:^24}   {:^24}",
+            "", "durable put", "cold get"
+        ));
+        lines.push(format!("   {:<26}{head}   {head}", "each of them is"));
+        for (who, name) in [
+            (Who::Service, "a lump on the raw disk"),
+            (Who::ServiceExt4, "a lump in a file on ext4"),
+            (Who::ServiceXfs, "a lump in a file on xfs"),
+            (Who::FilesExt4, "a file of its own on ext4"),
+            (Who::FilesXfs, "a file of its own on xfs"),
+        ] {
+            let cells = |what| match self.blocks.cost(who, what) {
+                Some(cost) => cells(cost),
+                None => format!("{:>24}", "not measured"),
+            };
+            lines.push(format!("   {name:<26}{}   {}", cells("put"), cells("get")));
+        }
+        let told = |lines: &mut Vec<String>, text: &str| {
+            let wrapped = words(&escaped(text), TEXT.0).into_iter();
+            lines.extend(wrapped.map(|line| format!("{}{line}", TEXT.1)));
+        };
+        told(&mut lines, &self.published());
+        lines.push("2. Who moved the head? dd read the raw disk for a moment:".to_owned());
+        told(&mut lines, &self.disturbed.explained);
+        lines.push("3. Can it be trusted? On that disk:".to_owned());
+        told(&mut lines, &self.disturbed.trust());
+        lines.push(
+            "Next: `lumpscope lab` serves three such stores; then `lumpscope load`, `lumpscope top`."
+                .to_owned(),
+        );
+        lines.join("\n")
+    }
+
+    /// What was left out, and what the comparison of 2019 found.
+    fn published(&self) -> String {
+        let [_, ext4, xfs] = builtin("rand1").map_or([1.0; 3], |one| one.published_ratios);
+        let left = self.blocks.left_out.iter();
+        let left: Vec<String> = left
+            .map(|left| format!("Not measured: {}: {}. ", left.who.name(), left.why))
+            .collect();
+        format!(
+            "{}Stores commit in runs, the default. CannyLS's comparison of 2019, on a real disk: a store in \
+             a file took {ext4} (ext4) and {xfs} (xfs) times as long as one on the raw disk.",
+            left.concat()
+        )
+    }
+}
+
+fn cells(cost: &Cost) -> String {
+    format!(
+        "{:>8.2}{:>7.2}{:>9}",
+        cost.each(cost.all.requests()),
+        cost.each(cost.all.seeks),
+        human::duration_ns(human::whole(cost.each(cost.modelled_ns)))
+    )
+}
