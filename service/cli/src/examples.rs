@@ -59,6 +59,7 @@ const EXAMPLES: &[&str] = &[
     "lumpscope doctor --config /etc/lumpscope.toml --all",
     "lumpscope completions bash >/etc/bash_completion.d/lumpscope",
     "lumpscope man ~/.local/share/man/man1",
+    "lumpscope demo --html demo.html",
     "lumpscope compare --model st1000dm003",
     "lumpscope compare --scale 0.01 --html compare.html",
     "sudo lumpscope lab --drive st1000dm003",

@@ -128,6 +128,7 @@ fn the_lab_needs_eighty_columns() {
         return;
     };
     for words in [
+        "demo",
         "compare --scale 0.001 --block-size 512,4096",
         "bench engine --only 4_KiB,_depth_8 --rounds 1 --seconds 0.02 --capacity 64M --count 20",
         "bench seeds cannyls --scale 0.0004 --workload seq1 --engine lumpscope --rounds 1",

@@ -159,9 +159,10 @@ pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
 }
 
 /// Commands that ask for root, tools or much time, or whose output is no text: other tests run them.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 14] = [
     "completions",
     "compare",
+    "demo",
     "lab",
     "watch",
     "platter attach",

@@ -43,13 +43,22 @@ pub(crate) fn direct() -> i32 {
     i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0)
 }
 
-/// What a store has beside its capacity: header, and the rest of its last blocks.
+/// What a store has beside its capacity: header, the rest of its last blocks, and checkpoints behind it, of which one
+/// begins half-way to the end of the device.
 const BESIDE: u64 = 1 << 20;
 
 /// Erases what a store of this capacity has left on a device: `format` takes one only when all of it is empty.
 pub(crate) fn erase(device: &File, capacity: u64) -> io::Result<()> {
     let size = rustix::fs::seek(device, SeekFrom::End(0))?;
     let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(device, zeroed, 0, size.min(capacity + BESIDE))?;
+    let half_way = (capacity + size) / 2 / BESIDE * BESIDE;
+    for (from, to) in [
+        (0, capacity + BESIDE),
+        (half_way.saturating_sub(BESIDE), half_way + 2 * BESIDE),
+    ] {
+        if from < size {
+            rustix::fs::fallocate(device, zeroed, from, to.min(size) - from)?;
+        }
+    }
     device.sync_all()
 }

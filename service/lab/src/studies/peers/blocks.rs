@@ -33,8 +33,8 @@ use lumpscope_units::tell;
 
 /// Objects of each part.
 pub(super) const OBJECTS: u64 = 100;
-/// A peer may still write for so long after its last answer.
-const AFTER: Duration = Duration::from_secs(1);
+/// A peer may still write for so long after its last answer; ours writes the records of runs after a second.
+const AFTER: Duration = Duration::from_secs(2);
 /// Clients that fill a store with as many objects as were asked for.
 const FILLING_CLIENTS: usize = 16;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lumpscope_client::Options;
-use lumpscope_units::columns::words;
+use lumpscope_units::columns::{trimmed, words};
 use lumpscope_units::escape::escaped;
 use lumpscope_units::tell;
 use serde::Serialize;
@@ -202,7 +202,7 @@ impl Seen {
     /// 24 lines of 80 columns, for somebody who has never heard of it.
     fn screen(&self, drive: &str) -> String {
         let mut lines = vec![format!(
-            "1. What a disk of 7200 rpm does for an object of 1 MiB (modelled, {drive})"
+            "1. What a disk does for an object of 1 MiB ({drive}, modelled):"
         )];
         let head = format!("{:>8}{:>7}{:>9}", "requests", "seeks", "time");
         lines.push(format!(
@@ -227,28 +227,38 @@ impl Seen {
             let wrapped = words(&escaped(text), TEXT.0).into_iter();
             lines.extend(wrapped.map(|line| format!("{}{line}", TEXT.1)));
         };
-        told(&mut lines, &self.published());
+        told(&mut lines, &self.compared());
         lines.push("2. Who moved the head? dd read the raw disk for a moment:".to_owned());
         told(&mut lines, &self.disturbed.explained);
         lines.push("3. Can it be trusted? On that disk:".to_owned());
         told(&mut lines, &self.disturbed.trust());
         lines.push(
-            "Next: `lumpscope lab` serves three such stores; then `lumpscope load`, `lumpscope top`."
+            "Next: `lumpscope lab` serves such stores, `lumpscope load` gives them work."
                 .to_owned(),
         );
-        lines.join("\n")
+        trimmed(&lines.join("\n"))
     }
 
-    /// What was left out, and what the comparison of 2019 found.
-    fn published(&self) -> String {
+    /// What follows from the table, what was left out, and what the comparison of 2019 found.
+    fn compared(&self) -> String {
+        let put = |who| Some(self.blocks.cost(who, "put")?.modelled_ns);
+        let ratio = |who| human::ratio(put(who)?, put(Who::Service)?);
+        let found = ratio(Who::FilesExt4).zip(ratio(Who::ServiceExt4));
+        let found = found.map(|(own, shared)| {
+            format!(
+                "A durable put takes {own:.1} times as long into a file of its own on ext4, {shared:.2} \
+                 times into a store there. "
+            )
+        });
         let [_, ext4, xfs] = builtin("rand1").map_or([1.0; 3], |one| one.published_ratios);
         let left = self.blocks.left_out.iter();
         let left: Vec<String> = left
             .map(|left| format!("Not measured: {}: {}. ", left.who.name(), left.why))
             .collect();
         format!(
-            "{}Stores commit in runs, the default. CannyLS's comparison of 2019, on a real disk: a store in \
+            "{}{}Stores commit in runs, the default. CannyLS's comparison of 2019, on a real disk: a store in \
              a file took {ext4} (ext4) and {xfs} (xfs) times as long as one on the raw disk.",
+            found.unwrap_or_default(),
             left.concat()
         )
     }
