@@ -200,8 +200,7 @@ fn doubtful(
     }
     let mut before = Writers::default();
     for (at, (when, _), part, process) in &writes {
-        let agree = doubtful.contains(at) || before.agree(*part, *process);
-        if *when == When::After && !agree {
+        if !before.agree(*part, *process) && *when == When::After {
             doubtful.insert(*at);
         }
     }
@@ -225,17 +224,18 @@ impl Writers {
 
     /// True: another process is known for some of these sectors.
     fn disagree(&self, part: (usize, &Part), process: u32) -> bool {
-        let mut overlapping = self.overlapping(part).into_iter();
-        overlapping.any(|(_, (_, other))| other != process)
+        let overlapping = self.overlapping(part);
+        overlapping.iter().any(|(_, (_, other))| *other != process)
     }
 
     /// False: another process is known for some of these sectors. Else they are this one's from now on.
     fn agree(&mut self, part: (usize, &Part), process: u32) -> bool {
-        if self.disagree(part, process) {
+        let (mut from, mut to) = (part.1.sector, part.1.end);
+        let overlapping = self.overlapping(part);
+        if overlapping.iter().any(|(_, (_, other))| *other != process) {
             return false;
         }
-        let (mut from, mut to) = (part.1.sector, part.1.end);
-        for (key, (end, _)) in self.overlapping(part) {
+        for (key, (end, _)) in overlapping {
             self.ranges.remove(&key);
             (from, to) = (from.min(key.1), to.max(end));
         }

@@ -51,6 +51,8 @@ struct Known {
     stretches: Vec<Stretch>,
     /// Before the last look that found it.
     seen_ns: u64,
+    /// Before the last look that found all its bytes in places: those that are being written may have none yet.
+    placed_ns: u64,
     /// Number of that look.
     look: usize,
 }
@@ -170,16 +172,21 @@ impl Files {
 
     fn note(&mut self, path: &Path, name: PathBuf) {
         let before_ns = now_ns();
-        let Some((identity, file)) = regular(path) else {
+        let Some((identity, file, end)) = regular(path) else {
             return;
         };
         if self.is_full() && !self.known.contains_key(&identity) {
             self.overflowed = true;
             return;
         }
-        let Some((disk, extents)) = self.places.of(&file) else {
+        let Some((disk, mut extents)) = self.places.of(&file) else {
             return;
         };
+        // Behind the end a file system may set space aside, which goes to another file as soon as nobody writes.
+        extents.retain(|extent| extent.offset < end);
+        for extent in &mut extents {
+            extent.len = extent.len.min(end - extent.offset);
+        }
         let known = self.known.entry(identity).or_insert_with(|| {
             self.names.push(PathBuf::new());
             Known {
@@ -187,6 +194,7 @@ impl Files {
                 disk,
                 stretches: Vec::new(),
                 seen_ns: born_ns(identity.2),
+                placed_ns: born_ns(identity.2),
                 look: 0,
             }
         });
@@ -202,6 +210,9 @@ impl Files {
             past.extend(gone);
         }
         known.stretches = now;
+        if extents.iter().map(|extent| extent.len).sum::<u64>() >= end {
+            known.placed_ns = before_ns;
+        }
         (known.seen_ns, known.look) = (before_ns, self.looks.len());
     }
 
@@ -274,8 +285,8 @@ fn split(one: &Stretch, others: &[Stretch], mut piece: impl FnMut((u64, u64), Op
     }
 }
 
-/// Opens what is a file; a pipe or a terminal is never opened.
-fn regular(path: &Path) -> Option<(Identity, File)> {
+/// Opens what is a file; a pipe or a terminal is never opened. With the end of its last block.
+fn regular(path: &Path) -> Option<(Identity, File, u64)> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
@@ -288,7 +299,8 @@ fn regular(path: &Path) -> Option<(Identity, File)> {
     let born = found.created().ok();
     let born = born.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let identity = (found.dev(), found.ino(), born.map_or(0, nanoseconds));
-    found.is_file().then_some((identity, file))
+    let end = found.len().next_multiple_of(found.blksize().max(1));
+    found.is_file().then_some((identity, file, end))
 }
 
 /// Where a file lies at this time, in the look of this number, as though it had not lain there before.
@@ -297,7 +309,7 @@ fn stretches(extents: &[Extent], known: &Known, (now_ns, look): (u64, usize)) ->
         sector: extent.sector,
         end: extent.sector.saturating_add(extent.len.div_ceil(512)),
         name: known.name,
-        possible: (known.seen_ns, u64::MAX),
+        possible: (known.placed_ns, u64::MAX),
         seen: (now_ns, now_ns),
         look,
     });
@@ -524,6 +536,7 @@ mod tests {
             disk: Arc::from("a-disk"),
             stretches: vec![stretch((0, 100), 7, [1, 5, 5, u64::MAX])],
             seen_ns: 9,
+            placed_ns: 9,
             look: 1,
         };
         let found = [(0, 40), (60, 120)].map(|at| stretch(at, 7, [9, 20, 20, u64::MAX]));
