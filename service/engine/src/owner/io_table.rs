@@ -85,6 +85,8 @@ pub(crate) enum Tag {
 pub(crate) struct HeadRead {
     pub(crate) portion: Portion,
     pub(crate) subject: crate::format::verify::Subject,
+    /// True: the checksum was asked for.
+    pub(crate) sum: bool,
 }
 
 impl Tag {

@@ -164,6 +164,7 @@ impl Reads {
             lump: HeadRead {
                 portion,
                 subject: ctx.subject(id, portion, entry),
+                sum,
             },
             reply,
         };
@@ -179,7 +180,11 @@ impl Reads {
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
-        let HeadRead { portion, subject } = lump;
+        let HeadRead {
+            portion,
+            subject,
+            sum,
+        } = lump;
         ctx.unpin(portion);
         let id = subject.id;
         let (offset, _) = ctx.storage.extent_of(portion);
@@ -196,7 +201,7 @@ impl Reads {
         let outcome = end.map(|(length, trailer)| HeadOutcome {
             length,
             placement: Placement::Data,
-            crc32c: trailer.map(|trailer| trailer.payload_crc),
+            crc32c: trailer.filter(|_| sum).map(|trailer| trailer.payload_crc),
         });
         reply.send(outcome, Stage::Data);
     }

@@ -43,7 +43,7 @@ impl SimBackend {
             while let Some(completion) = core.end_one(self.opening) {
                 ended.push(completion);
             }
-            match core.next_due_ns_of(self.opening) {
+            match core.next_due_ns(Some(self.opening)) {
                 Some(due_ns) if advance && ended.len() == before => core.now_ns = due_ns,
                 _ => return ended.len() > before,
             }

@@ -31,7 +31,7 @@ struct Cached {
 /// An I/O that has not ended.
 struct Flight {
     io: Io,
-    /// Who is told of its end.
+    /// The backend that is told of its end.
     opening: u64,
     number: u64,
     due_ns: u64,
@@ -216,19 +216,14 @@ impl Core {
         }
     }
 
-    /// When the next I/O in flight ends; `None`: none is in flight.
-    pub(super) fn next_due_ns(&self) -> Option<u64> {
+    /// When the next I/O in flight ends, of this opening or of any; `None`: none is in flight.
+    pub(super) fn next_due_ns(&self, opening: Option<u64>) -> Option<u64> {
         if self.hangs {
             return None;
         }
-        self.flights.iter().map(|flight| flight.due_ns).min()
-    }
-
-    /// When the next I/O of an opening ends.
-    pub(super) fn next_due_ns_of(&self, opening: u64) -> Option<u64> {
-        let own = self.flights.iter().filter(|_| !self.hangs);
-        let own = own.filter(|flight| flight.opening == opening);
-        own.map(|flight| flight.due_ns).min()
+        let is_of = |flight: &&Flight| opening.is_none_or(|one| flight.opening == one);
+        let flights = self.flights.iter().filter(is_of);
+        flights.map(|flight| flight.due_ns).min()
     }
 
     /// Ends one I/O of an opening that is due by now. I/Os that take a second turn are not ended yet.

@@ -126,7 +126,7 @@ impl SimDisk {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk as a store opens it. One at a time.
+    /// The disk as a store opens it, which is told of its own I/Os alone. One store at a time may use it.
     #[must_use]
     pub fn device(&self) -> Device {
         let backend = Box::new(SimBackend::new(Arc::clone(&self.shared)));
@@ -150,7 +150,7 @@ impl SimDisk {
     /// When the next I/O in flight ends, in virtual nanoseconds; `None`: none is in flight.
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
-        self.core().next_due_ns()
+        self.core().next_due_ns(None)
     }
 
     /// Lets time pass until the next I/O in flight ends. False: none is in flight.

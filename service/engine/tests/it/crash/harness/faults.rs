@@ -19,8 +19,6 @@ use super::{Coverage, Only};
 
 /// Requests before and after something is broken.
 const REQUESTS: u64 = 40;
-/// Of a thousand histories on disks that refuse writes this many are cut after each event.
-const CUT: u64 = 200;
 /// Longer than it takes until the checked copies name the end of the journal.
 const COPIES_NS: u64 = 6_000_000_000;
 
@@ -66,7 +64,7 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     // What the disk refuses of the journal is written again until it takes it, also while the power
     // goes.
     let may_pass = op == IoOp::Write;
-    let may_cut = may_pass && Random::derive(scenario.seed, &[11]).chance(CUT);
+    let may_cut = may_pass;
     let mut history = History::start(&Scenario {
         cuts: u64::from(may_cut),
         ..scenario.clone()
@@ -97,7 +95,7 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         let ends = state != StoreState::ReadOnly || session.store.failed().is_some();
         ends && !state.is_out()
     })?;
-    // What was answered with an error may come about until then.
+    // Changes that were answered with an error may come about until then.
     session.sync()?;
     session.run_until(coverage, "a sync", |session, _| {
         session.open_requests() == 0

@@ -211,7 +211,7 @@ impl Model {
             .any(|change| change.ids.contains(&id))
     }
 
-    /// What changes that have failed may have made of a lump.
+    /// Values that changes which have failed may have given a lump.
     pub fn unsure(&self, id: u64) -> impl Iterator<Item = Option<&Value>> {
         let failed = self.failed.iter();
         let changes = failed.filter_map(|request| self.pending.get(request));
