@@ -43,18 +43,23 @@ pub(crate) fn direct() -> i32 {
     i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0)
 }
 
-/// What a store has beside its capacity: header, the rest of its last blocks, and checkpoints behind it, of which one
-/// begins half-way to the end of the device.
+/// Room for the header of a store, and for the rest of its last blocks.
 const BESIDE: u64 = 1 << 20;
 
-/// Erases what a store of this capacity has left on a device: `format` takes one only when all of it is empty.
+/// Erases what a store of this capacity has left on a device: `format` takes one only when all of it is empty. Behind
+/// the store lie two checkpoints of its index ([`Area`](lumpscope_engine::format::checkpoint::Area)), the second
+/// half-way to the end of the device. Neither is longer than the journal, which is the smaller part of a store.
 pub(crate) fn erase(device: &File, capacity: u64) -> io::Result<()> {
     let size = rustix::fs::seek(device, SeekFrom::End(0))?;
     let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    let checkpoint = capacity / 2 / BESIDE * BESIDE + BESIDE;
     let half_way = (capacity + size) / 2 / BESIDE * BESIDE;
     for (from, to) in [
-        (0, capacity + BESIDE),
-        (half_way.saturating_sub(BESIDE), half_way + 2 * BESIDE),
+        (0, capacity + BESIDE + checkpoint),
+        (
+            half_way.saturating_sub(BESIDE),
+            half_way + BESIDE + checkpoint,
+        ),
     ] {
         if from < size {
             rustix::fs::fallocate(device, zeroed, from, to.min(size) - from)?;

@@ -36,7 +36,7 @@ pub struct Report {
     pub findings: Findings,
     /// The figures, the most important first.
     pub sections: Vec<Section>,
-    /// What standard output shows in place of everything.
+    /// Shown on standard output in place of everything; the other forms have everything.
     pub screen: Option<String>,
     /// How to read them, and what is compared with what.
     pub notes: Vec<String>,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure};
 use lumpscope_platter::drive::Drive;
 use serde::Serialize;
+use tokio::runtime::Runtime;
 
 use super::report::peers;
 use super::{Bench, LeftOut, PeersArgs, StorePlace, Who};
@@ -33,8 +34,10 @@ use lumpscope_units::tell;
 
 /// Objects of each part.
 pub(super) const OBJECTS: u64 = 100;
-/// A peer may still write for so long after its last answer; ours writes the records of runs after a second.
-const AFTER: Duration = Duration::from_secs(2);
+/// A peer may still write for so long after its last answer.
+const AFTER: Duration = Duration::from_secs(1);
+/// Our store writes the records of puts a second later, and the checked copies of its header five seconds after them.
+const AFTER_OUR_PUTS: Duration = Duration::from_secs(7);
 /// Clients that fill a store with as many objects as were asked for.
 const FILLING_CLIENTS: usize = 16;
 
@@ -240,7 +243,7 @@ impl Bench<'_> {
                 let keys = keys.insert(S3Keys::new()?);
                 keys.start((exe, path, "md5"), Durability::Synced, self.interrupt)?
             } else {
-                start_grpc((exe, path), Durability::Synced, self.interrupt)?
+                start_grpc((exe, path, false), Durability::Synced, self.interrupt)?
             };
             Ok(Ready::Service {
                 server: Box::new(server),
@@ -256,6 +259,17 @@ impl Bench<'_> {
         }
     }
 
+    /// Carries out the commands from the end of the last part up to this one, by so many clients.
+    pub(super) fn part(
+        &self,
+        (run, runtime): (&Run, &Runtime),
+        (end, clients): (u64, usize),
+        target: &Target,
+    ) -> anyhow::Result<()> {
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        runtime.block_on(self.interrupt.or_stop(run.part((end, clients), target)))
+    }
+
     /// A peer, filled, and what its puts and its gets cost.
     fn costs(&self, who: Who, drive: &Drive) -> anyhow::Result<Vec<Cost>> {
         let ready = self.ready(who)?;
@@ -268,10 +282,7 @@ impl Bench<'_> {
         let options = RunOptions::default();
         let run = Run::new(&self.stream, &options, Arc::new(AtomicU64::new(0)));
         let part = |end: u64, clients: usize, durability: Durability| {
-            let end = usize::try_from(end).unwrap_or(usize::MAX);
-            let target = ready.target(durability);
-            let part = run.part((end, clients), &target);
-            runtime.block_on(self.interrupt.or_stop(part))
+            self.part((&run, &runtime), (end, clients), &ready.target(durability))
         };
         match self.args.fill {
             Some(_) => part(self.lumps, FILLING_CLIENTS, Durability::Journaled)?,
@@ -285,11 +296,14 @@ impl Bench<'_> {
             drop_caches(below)?;
             let watch = DiskWatch::start(below)?;
             part(end, 1, Durability::Synced)?;
-            std::thread::sleep(AFTER);
-            sync(below)?;
             let store = ready
                 .store()
                 .map(|store| (store.path.as_path(), &store.data));
+            std::thread::sleep(match what {
+                "put" if store.is_some() => AFTER_OUR_PUTS,
+                _ => AFTER,
+            });
+            sync(below)?;
             let view = watch.finish(&family, store, (drive, Rule::Overlap))?;
             costs.push(Cost::of((who, what), self.size, &view));
         }

@@ -1,14 +1,15 @@
 //! `lumpscope demo`: three things that were measured a moment ago, on one screen.
 //!
-//! What the disk does for an object is a small [`blocks`](super::blocks) of stores and files; then a reader
+//! The cost of an object is a small [`blocks`](super::blocks) of stores and files; then a reader
 //! disturbs a raw store that is observed, and the slowest request of that time is explained.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lumpscope_client::Options;
+use anyhow::{anyhow, ensure};
 use lumpscope_units::columns::{trimmed, words};
 use lumpscope_units::escape::escaped;
 use lumpscope_units::tell;
@@ -21,11 +22,12 @@ use crate::experiment::{self, StudyArgs};
 use crate::failure::cannot_do;
 use crate::human;
 use crate::load::grpc::STORE;
-use crate::load::runner::{Durability, Run, RunOptions, Target};
-use crate::process::{Interrupt, SERVICE, Server, serve};
+use crate::load::runner::{Durability, Run, RunOptions};
+use crate::process::{Interrupt, tie_to_parent};
 use crate::studies::compare::fetch_report;
 use crate::studies::compare::report::DiskView;
 use crate::studies::predict::drive_named;
+use crate::studies::run::service::start_grpc;
 use crate::studies::seeds::DRIVE;
 use crate::workload::builtin;
 
@@ -33,7 +35,7 @@ use crate::workload::builtin;
 const SIZE: u64 = 1 << 20;
 /// Bytes of a store.
 const CAPACITY: u64 = 256 << 20;
-/// What the reader reads, in pieces of 4 MiB.
+/// Pieces of 4 MiB that the reader reads before it begins again.
 const PIECES: u64 = 100;
 /// Columns and indentation of what is told.
 const TEXT: (usize, &str) = (76, "   ");
@@ -50,7 +52,7 @@ pub struct DemoArgs {
     study: StudyArgs,
 }
 
-/// What was measured.
+/// The data behind the screen.
 #[derive(Serialize)]
 struct Seen {
     #[serde(flatten)]
@@ -126,30 +128,29 @@ impl Bench<'_> {
     /// Puts lumps into a raw store while `dd` reads its disk.
     fn disturbed(&self) -> anyhow::Result<Disturbed> {
         let store = self.store(Who::Service)?;
-        let mut command = Command::new(self.exe);
-        serve(&mut command, [(STORE, store.path.as_path())], true);
-        let server = Server::start(SERVICE, command, self.interrupt)?;
-        let target = Target::Service {
-            service: Options::new(&server.url),
-            store: STORE.to_owned(),
-            durability: Some(Durability::Synced),
-        };
+        let served = (self.exe, store.path.as_path(), true);
+        let (server, target) = start_grpc(served, Durability::Synced, self.interrupt)?;
         let runtime = crate::studies::run::runtime()?;
         let options = RunOptions::default();
         let run = Run::new(&self.stream, &options, Arc::new(AtomicU64::new(0)));
-        let part = |lumps: u64| {
-            let end = usize::try_from(lumps).unwrap_or(usize::MAX);
-            runtime.block_on(self.interrupt.or_stop(run.part((end, 1), &target)))
+        let goes_on = AtomicBool::new(true);
+        let read = || {
+            while goes_on.load(Ordering::Relaxed) {
+                let status = reader(&store.path).status();
+                let status = status.map_err(cannot_do("run dd"))?;
+                ensure!(status.success(), "dd ended with {status}");
+            }
+            Ok(())
         };
-        part(self.lumps)?;
-        let mut reader = reader(&store.path).spawn().map_err(cannot_do("run dd"))?;
-        let done = part(self.lumps + OBJECTS);
-        // It has read all, or is not needed any more.
-        let _ = reader.kill();
-        let _ = reader.wait();
-        done?;
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(read);
+            let done = self.part((&run, &runtime), (OBJECTS, 1), &target);
+            goes_on.store(false, Ordering::Relaxed);
+            let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
+            done.and(read)
+        })?;
         let disk = runtime.block_on(fetch_report(&server.url, STORE));
-        let disk = disk.map_err(|status| anyhow::anyhow!("no report: {}", status.message()))?;
+        let disk = disk.map_err(|status| anyhow!("no report: {}", status.message()))?;
         Ok(Disturbed::of(disk.unwrap_or_default()))
     }
 }
@@ -162,6 +163,7 @@ fn reader(disk: &Path) -> Command {
         .args(["of=/dev/null", "bs=4M", "iflag=direct", "status=none"])
         .arg(format!("count={PIECES}"))
         .stdin(Stdio::null());
+    tie_to_parent(&mut reader, None);
     reader
 }
 
@@ -228,7 +230,13 @@ impl Seen {
             lines.extend(wrapped.map(|line| format!("{}{line}", TEXT.1)));
         };
         told(&mut lines, &self.compared());
-        lines.push("2. Who moved the head? dd read the raw disk for a moment:".to_owned());
+        let whom = match self.disturbed.named {
+            true => "",
+            false => ", and no slow request waited for it",
+        };
+        lines.push(format!(
+            "2. Who moved the head? dd read the raw disk for a moment{whom}:"
+        ));
         told(&mut lines, &self.disturbed.explained);
         lines.push("3. Can it be trusted? On that disk:".to_owned());
         told(&mut lines, &self.disturbed.trust());
@@ -239,7 +247,7 @@ impl Seen {
         trimmed(&lines.join("\n"))
     }
 
-    /// What follows from the table, what was left out, and what the comparison of 2019 found.
+    /// Conclusions from the table, peers that were left out, and what the comparison of 2019 found.
     fn compared(&self) -> String {
         let put = |who| Some(self.blocks.cost(who, "put")?.modelled_ns);
         let ratio = |who| human::ratio(put(who)?, put(Who::Service)?);

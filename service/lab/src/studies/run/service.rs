@@ -23,10 +23,10 @@ use crate::workload::CommandStream;
 /// Name of the bucket of a service that is asked through S3.
 const BUCKET: &str = "lumps";
 
-/// The command that serves a store that is there, without probes.
-fn served(exe: &Path, path: &Path) -> Command {
+/// The command that serves a store that is there.
+fn served(exe: &Path, path: &Path, probes: bool) -> Command {
     let mut command = Command::new(exe);
-    serve(&mut command, [(STORE, path)], false);
+    serve(&mut command, [(STORE, path)], probes);
     command
 }
 
@@ -40,17 +40,17 @@ pub(crate) fn on_service(
     run: &EngineRun,
     interrupt: &Interrupt,
 ) -> anyhow::Result<RunStats> {
-    let start = || start_grpc((exe, path), run.durability, interrupt);
+    let start = || start_grpc((exe, path, false), run.durability, interrupt);
     through(("gRPC", start), stream, run, interrupt)
 }
 
 /// Starts the service for a store that is there, to be asked through gRPC.
 pub(crate) fn start_grpc(
-    (exe, path): (&Path, &Path),
+    (exe, path, probes): (&Path, &Path, bool),
     durability: Durability,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(Server, Target)> {
-    let server = Server::start(SERVICE, served(exe, path), interrupt)?;
+    let server = Server::start(SERVICE, served(exe, path, probes), interrupt)?;
     let target = Target::Service {
         service: Options::new(&server.url),
         store: STORE.to_owned(),
@@ -109,7 +109,7 @@ impl S3Keys {
             Durability::Synced => "synced",
             Durability::Journaled => "journaled",
         };
-        let mut command = served(exe, path);
+        let mut command = served(exe, path, false);
         command.args(["--durability", durability, "--s3-listen", "127.0.0.1:0"]);
         command.args(["--s3-etag", etag, "--s3-credentials"]);
         command.arg(self.folder.path().join(S3Keys::FILE));
