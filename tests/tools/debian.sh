@@ -9,6 +9,8 @@ demo_needs=(
     "mkfs.ext4:e2fsprogs" "mkfs.xfs:xfsprogs" "losetup:mount" "findmnt:util-linux"
 )
 bench_needs=("fio:fio")
+# BlueStore, as Debian packs it.
+ceph_needs=("ceph-osd:ceph-osd" "ceph-mon:ceph-mon" "ceph:ceph-common")
 # Finds the versions of libraries that the program needs at least.
 deb_needs=("dpkg-shlibdeps:dpkg-dev")
 test_needs=(

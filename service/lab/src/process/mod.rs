@@ -6,4 +6,4 @@ mod server;
 
 pub use child::tie_to_parent;
 pub(crate) use interrupt::Interrupt;
-pub(crate) use server::{SERVICE, Server, TICKS_PER_SECOND, serve};
+pub(crate) use server::{SERVICE, Server, TICKS_PER_SECOND, cpu_seconds, serve};

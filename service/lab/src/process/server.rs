@@ -1,6 +1,6 @@
 //! A server as a child process: started, ready, asked for its metrics, ended in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Interrupt, tie_to_parent};
-use crate::failure::cannot_do;
+use crate::failure::{cannot, cannot_do};
 
 /// How long a start may take.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -150,13 +151,7 @@ impl Server {
 
     /// Processor time it has used so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let text = self.proc("stat")?;
-        // The name in parentheses may hold blanks; the fields behind it do not.
-        let fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
-        let ticks: Option<u64> = fields.skip(11).take(2).map(|n| n.parse::<u64>().ok()).sum();
-        ticks
-            .map(|ticks| crate::human::as_float(ticks) / TICKS_PER_SECOND)
-            .ok_or_else(|| self.failed("has a /proc entry that cannot be read"))
+        cpu_seconds(&BTreeSet::from([self.pid()]))
     }
 
     /// Largest and present resident memory, in bytes.
@@ -190,6 +185,20 @@ impl Server {
             .collect();
         Ok((!values.is_empty()).then(|| values.iter().sum()))
     }
+}
+
+/// Processor time that these processes have used so far, in seconds.
+pub(crate) fn cpu_seconds(pids: &BTreeSet<u32>) -> anyhow::Result<f64> {
+    let mut all = 0;
+    for pid in pids {
+        let path = format!("/proc/{pid}/stat");
+        let text = std::fs::read_to_string(&path).map_err(cannot("read", Path::new(&path)))?;
+        // The name in parentheses may hold blanks; the fields behind it do not.
+        let fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
+        let ticks: Option<u64> = fields.skip(11).take(2).map(|n| n.parse::<u64>().ok()).sum();
+        all += ticks.ok_or_else(|| anyhow!("{path} cannot be read"))?;
+    }
+    Ok(crate::human::as_float(all) / TICKS_PER_SECOND)
 }
 
 fn http_get(address: &str) -> Result<String, ureq::Error> {

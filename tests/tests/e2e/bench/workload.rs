@@ -256,6 +256,9 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
         "files-xfs",
     ];
     peers.extend(minio.is_some().then_some("minio"));
+    peers.extend(find_tool("weed").is_some().then_some("seaweedfs"));
+    peers.extend(find_tool("weed").is_some().then_some("seaweedfs-s3"));
+    peers.extend(find_tool("ceph-osd").is_some().then_some("bluestore"));
     let runs = report["runs"].as_array().expect("a list");
     for peer in peers {
         let its: Vec<&Value> = runs.iter().filter(|run| run["who"] == peer).collect();
@@ -276,14 +279,15 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
 
 #[test]
 fn an_object_of_each_peer_is_counted_in_block_requests() {
-    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.xfs"), Need::LoopDevices]) else {
+    let [xfs, ceph] = ["mkfs.xfs", "ceph-osd"].map(Need::Tool);
+    let Some(_alone) = alone(&[Need::Root, xfs, ceph, Need::LoopDevices]) else {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json").display().to_string();
     let file = format!("--output={json}");
     let small = ["--blocks", "--capacity", "64M", "--size", "64K", &file];
-    let only = ["--only", "service,files-xfs,fio"];
+    let only = ["--only", "service,files-xfs,bluestore,fio"];
     let output = bench(&[["peers"].as_slice(), &small, &only].concat());
     assert!(output.status.success(), "{}", said(&output));
     let report = std::fs::read(json).expect("the JSON was written");
@@ -294,7 +298,7 @@ fn an_object_of_each_peer_is_counted_in_block_requests() {
         let found = all.find(|cost| cost["who"] == who && cost["what"] == what);
         found.unwrap_or_else(|| panic!("no {what} of {who}: {report}"))
     };
-    for who in ["service", "files-xfs"] {
+    for who in ["service", "files-xfs", "bluestore"] {
         for (what, moved) in [("put", "written_bytes"), ("get", "read_bytes")] {
             let cost = cost(who, what);
             assert_eq!(cost["complete"], true, "{cost}");

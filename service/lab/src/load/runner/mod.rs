@@ -22,7 +22,7 @@ use tokio::sync::{SetOnce, watch};
 
 use super::pace::{Pace, Worker, drive};
 use super::target::StoreClient;
-pub use super::target::{Durability, Mismatch, Refusal, S3Bucket, Target};
+pub use super::target::{Durability, Mismatch, RadosPool, Refusal, S3Bucket, Target, WeedVolumes};
 pub(crate) use super::target::{REGION, random_word};
 use crate::stats::{Kind, Latencies, Timeline};
 use crate::workload::CommandStream;

@@ -32,12 +32,6 @@ pub(super) struct FilesClient {
     durability: Durability,
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::peer(error)
-    }
-}
-
 /// Runs what blocks where it may.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,

@@ -1,12 +1,17 @@
 //! The stores that a load is put on: a service through gRPC, the engine in this process, a
-//! directory of files, a bucket of an S3 server.
+//! directory of files, a bucket of an S3 server, a pool of Ceph, volumes of SeaweedFS.
 
+mod download;
 mod engine;
 mod files;
+mod memory;
+mod rados;
 mod s3;
 mod service;
+mod weed;
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,10 +22,14 @@ use serde::Serialize;
 
 use engine::EngineClient;
 use files::FilesClient;
+use rados::RadosClient;
+pub use rados::RadosPool;
 pub use s3::S3Bucket;
 use s3::S3Client;
 pub(crate) use s3::{REGION, random_word};
 use service::ServiceClient;
+use weed::WeedClient;
+pub use weed::WeedVolumes;
 
 /// Failures that an acknowledged change survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -61,6 +70,10 @@ pub enum Target {
     },
     /// A bucket of an S3 server.
     S3(S3Bucket),
+    /// A pool of Ceph.
+    Rados(RadosPool),
+    /// Volumes of SeaweedFS, each put with its fsync.
+    Weed(WeedVolumes),
 }
 
 /// Where the bytes of a put go.
@@ -106,7 +119,7 @@ pub enum Refusal {
     /// The service, or the connection to it.
     #[error("{0}")]
     Service(Box<lumpscope_client::Error>),
-    /// Neither of them: a file system, an S3 server.
+    /// Neither of them: a file system, a server that others wrote.
     #[error("{0}")]
     Peer(String),
     /// The engine, in this process.
@@ -151,6 +164,24 @@ fn existed(yes: bool) -> &'static str {
 impl From<Mismatch> for Failure {
     fn from(what: Mismatch) -> Failure {
         Failure::Wrong(what)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::peer(error)
+    }
+}
+
+impl From<ureq::Error> for Failure {
+    fn from(error: ureq::Error) -> Failure {
+        Failure::peer(error)
+    }
+}
+
+impl From<download::Error> for Failure {
+    fn from(error: download::Error) -> Failure {
+        Failure::peer(error)
     }
 }
 
@@ -235,6 +266,8 @@ impl Target {
             }),
             Target::Files { dir, durability } => Box::new(FilesClient::new(dir, *durability)),
             Target::S3(bucket) => Box::new(S3Client::new(bucket.clone())),
+            Target::Rados(pool) => Box::new(RadosClient::new(pool.clone())),
+            Target::Weed(volumes) => Box::new(WeedClient::new(volumes.clone())),
         })
     }
 }

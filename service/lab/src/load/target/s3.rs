@@ -1,8 +1,6 @@
 //! The way to a bucket of an S3 server on this machine.
 //!
-//! Objects are read by a client made for that, [`download`]; everything else is ureq's.
-
-mod download;
+//! Objects are read by a client made for that, [`Download`]; everything else is ureq's.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,9 +13,9 @@ use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use ureq::Agent;
 
+use super::download::Download;
 use super::files::blocking;
 use super::{Answer, Failure, Region, StoreClient};
-use download::Download;
 
 /// How long a signature is good for, and a call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -73,6 +71,16 @@ impl S3Bucket {
         let made = self.agent.put(url.as_str()).send_empty();
         made.map(|_| ()).map_err(|error| error.to_string())
     }
+
+    /// Removes the bucket, which must be empty.
+    ///
+    /// # Errors
+    /// Errors of the server, or of the connection to it.
+    pub fn remove(&self) -> Result<(), String> {
+        let url = self.bucket.delete_bucket(&self.credentials).sign(PATIENCE);
+        let removed = self.agent.delete(url.as_str()).call();
+        removed.map(|_| ()).map_err(|error| error.to_string())
+    }
 }
 
 /// 32 hexadecimal digits from the system's generator: a secret of one run.
@@ -89,20 +97,8 @@ pub(super) struct S3Client {
     download: Option<Download>,
 }
 
-impl From<ureq::Error> for Failure {
-    fn from(error: ureq::Error) -> Failure {
-        Failure::peer(error)
-    }
-}
-
 fn name(id: u128) -> String {
     format!("{id:032x}")
-}
-
-impl From<download::Error> for Failure {
-    fn from(error: download::Error) -> Failure {
-        Failure::peer(error)
-    }
 }
 
 impl S3Client {

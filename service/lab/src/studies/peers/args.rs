@@ -41,6 +41,10 @@ pub struct PeersArgs {
     /// Run only these; ratios are those of the first one to the others [default: all, of our engine]
     #[arg(long, value_name = "WHO", value_delimiter = ',', num_args = 1..)]
     pub(super) only: Vec<Who>,
+    /// Measure the S3 server that serves at this URL, too, in a bucket of its own, with the keys in
+    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+    #[arg(long, value_name = "URL", conflicts_with = "blocks")]
+    pub(super) s3: Option<String>,
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     pub(super) cannyls_peer: Option<PathBuf>,

@@ -26,7 +26,7 @@ use crate::experiment::report::{Bar, Bars, Cell, Report, Table, Unit};
 use crate::failure::{cannot, message};
 use crate::human;
 use crate::load::runner::{Durability, Run, RunOptions, Target};
-use crate::process::{Interrupt, Server};
+use crate::process::{Interrupt, Server, cpu_seconds};
 use crate::studies::predict::{Rule, drive_named};
 use crate::studies::run::service::{S3Keys, start_grpc};
 use crate::studies::watch::{DiskView, DiskWatch, FILES, Row};
@@ -46,10 +46,11 @@ const NOTES: [&str; 4] = [
      whoever made them, and until everything was written back: divide and compare, no machine is in it.",
     "Time is that of a modelled drive, at its beginning, which does what was asked in the order in \
      which it was asked. rest: the share of that time that the bytes themselves do not need. ratio: of \
-     the time to that of the first row.",
+     the time to that of the first row. processor: time of the peer's own processes.",
     "data, own, journal, metadata, flushes, others: the requests by owner. own: files in which a peer \
      keeps what it knows of objects, as far as their names tell (xl.meta and .minio.sys of MinIO, the \
-     database of Garage, the JSON of s3s-fs), and the journal of our store; journal and metadata: of the \
+     database of Garage, the JSON of s3s-fs, what is no volume of SeaweedFS), and the journal of our store; \
+     BlueStore's own cannot be told from its data; journal and metadata: of the \
      file system; others: other processes, and what nobody can be named for.",
     "Before each part the page cache, directory entries and inodes of the whole machine are dropped: gets \
      find nothing in memory but what a peer itself keeps there. Gets are at random: an object that comes \
@@ -116,6 +117,8 @@ pub(super) struct Cost {
     /// Bytes of an object.
     size: u64,
     objects: u64,
+    /// Processor time of the peer's processes; of files, that of the bench itself.
+    cpu_ns: f64,
     /// All block requests.
     pub(super) all: Row,
     /// By owner.
@@ -144,7 +147,7 @@ enum Ready {
         /// Those it has been told of.
         _keys: Option<S3Keys>,
     },
-    Other(super::S3Server),
+    Other(super::PeerServer),
     Files(tempfile::TempDir),
 }
 
@@ -159,7 +162,7 @@ impl Ready {
                 }
                 target
             }
-            Ready::Other(server) => Target::S3(server.bucket.clone()),
+            Ready::Other(server) => server.target.clone(),
             Ready::Files(folder) => Target::Files {
                 dir: folder.path().to_owned(),
                 durability,
@@ -167,12 +170,12 @@ impl Ready {
         }
     }
 
-    /// The process that works for it.
-    fn pid(&self) -> u32 {
+    /// The processes that work for it.
+    fn pids(&self) -> BTreeSet<u32> {
         match self {
-            Ready::Service { server, .. } => server.pid(),
-            Ready::Other(server) => server.pid(),
-            Ready::Files(_) => std::process::id(),
+            Ready::Service { server, .. } => BTreeSet::from([server.pid()]),
+            Ready::Other(server) => server.children.pids().collect(),
+            Ready::Files(_) => BTreeSet::from([std::process::id()]),
         }
     }
 
@@ -254,8 +257,8 @@ impl Bench<'_> {
         };
         match who {
             Who::FilesExt4 | Who::FilesXfs => Ok(Ready::Files(self.own_folder(who)?)),
-            _ if who.program().is_some() => Ok(Ready::Other(self.start_s3(who)?)),
-            _ => serve(),
+            _ if who.is_ours() => serve(),
+            _ => Ok(Ready::Other(self.start(who)?)),
         }
     }
 
@@ -273,7 +276,7 @@ impl Bench<'_> {
     /// A peer, filled, and what its puts and its gets cost.
     fn costs(&self, who: Who, drive: &Drive) -> anyhow::Result<Vec<Cost>> {
         let ready = self.ready(who)?;
-        let family = BTreeSet::from([ready.pid()]);
+        let family = ready.pids();
         let below = match who.disk() {
             StoreKind::Raw => &self.raw,
             _ => self.folder(who)?,
@@ -294,8 +297,10 @@ impl Bench<'_> {
             ("get", self.lumps + 2 * OBJECTS),
         ] {
             drop_caches(below)?;
+            let before = cpu_seconds(&family)?;
             let watch = DiskWatch::start(below)?;
             part(end, 1, Durability::Synced)?;
+            let worked = cpu_seconds(&family)? - before;
             let store = ready
                 .store()
                 .map(|store| (store.path.as_path(), &store.data));
@@ -305,7 +310,7 @@ impl Bench<'_> {
             });
             sync(below)?;
             let view = watch.finish(&family, store, (drive, Rule::Overlap))?;
-            costs.push(Cost::of((who, what), self.size, &view));
+            costs.push(Cost::of((who, what), (self.size, worked), &view));
         }
         Ok(costs)
     }
@@ -336,7 +341,11 @@ fn drop_caches(below: &Path) -> anyhow::Result<()> {
 }
 
 impl Cost {
-    fn of((who, what): (Who, &'static str), size: u64, view: &DiskView) -> Cost {
+    fn of(
+        (who, what): (Who, &'static str),
+        (size, cpu_seconds): (u64, f64),
+        view: &DiskView,
+    ) -> Cost {
         let mut all = Row::default();
         let mut owners: BTreeMap<Owner, Row> = BTreeMap::new();
         for row in view.rows.iter().filter(|row| row.name != FILES) {
@@ -356,6 +365,7 @@ impl Cost {
             what,
             size,
             objects: OBJECTS,
+            cpu_ns: cpu_seconds * 1e9,
             all,
             owners,
             modelled_ns: view.modelled_ns,
@@ -417,7 +427,7 @@ impl Data {
 
     /// One row a peer: times beside that of our service through gRPC.
     fn times(&self, (what, size): (&'static str, u64)) -> Table {
-        let columns = ["bytes", "seeks", "time", "rest", "ratio"];
+        let columns = ["bytes", "seeks", "time", "rest", "ratio", "processor"];
         let caption = format!("The disk's part in one {what} of {}.", human::bytes(size));
         let mut table = Table::new(caption, &columns);
         table.corner = format!("{what}, {}", human::bytes(size));
@@ -433,6 +443,10 @@ impl Data {
                     Cell::value(Some(cost.each(cost.modelled_ns)), Unit::Nanoseconds),
                     Cell::value(Some(cost.not_transfer()), Unit::Share),
                     Cell::value(ratio, Unit::Ratio),
+                    Cell::value(
+                        Some(cost.cpu_ns / human::as_float(cost.objects)),
+                        Unit::Nanoseconds,
+                    ),
                 ],
             );
         }
@@ -522,7 +536,7 @@ mod tests {
                 complete: true,
             },
         };
-        let cost = Cost::of((Who::Service, "put"), 4096, &view);
+        let cost = Cost::of((Who::Service, "put"), (4096, 1.0), &view);
         let requests: Vec<u64> = cost.owners.values().map(Row::requests).collect();
         assert_eq!(requests, [24, 10, 5, 6, 7, 17]);
         assert_eq!((cost.all.requests(), cost.all.flushes), (69, 7));

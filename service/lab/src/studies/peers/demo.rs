@@ -98,6 +98,7 @@ fn measure(args: &DemoArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result
             Who::FilesExt4,
             Who::FilesXfs,
         ],
+        s3: None,
         cannyls_peer: None,
         blocks: true,
         fill: None,

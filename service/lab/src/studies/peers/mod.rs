@@ -1,15 +1,17 @@
 //! `lumpscope bench peers`: the same puts and gets on whatever is installed.
 //!
 //! Everything runs on disks of one lab, whose images lie on one disk of the machine: our engine,
-//! our service (through gRPC and S3), the original engine and fio on the raw one, files on the ext4 and on the xfs,
-//! S3 servers that others wrote on the xfs. One runs after the other; every second round goes in reverse. A ratio is that
+//! our service (through gRPC and S3), the original engine, BlueStore and fio on the raw one, files on the ext4 and on
+//! the xfs, servers that others wrote on the xfs. One runs after the other; every second round goes in reverse. A ratio is that
 //! of two runs of one round.
 
 mod args;
 mod blocks;
+mod ceph;
 pub mod demo;
+mod given;
 mod report;
-mod s3_server;
+mod server;
 mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +51,7 @@ use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 use lumpscope_units::tell;
 use report::{Data, LeftOut, OneRun};
-use s3_server::{Found, S3Server};
+use server::{Found, PeerServer};
 
 /// Requests of a stream; a run ends before, when its time is over.
 const REQUESTS: u64 = 100_000;
@@ -69,8 +71,8 @@ const NOTES: [&str; 6] = [
      of fio not at all.",
     "fio is the limit of the disk: random reads and writes of the same size and depth, each write \
      durable when it ends (O_DSYNC), without names, records or checksums.",
-    "The service and the S3 servers of others are asked through TCP on this machine by a client that shares its \
-     processors, through S3 all by the same one; the engine and the original are called in a process.",
+    "The service and the servers of others are asked through TCP on this machine by a client that shares its \
+     processors, through S3 all by the same one, BlueStore by its librados; the engine and the original are called in a process.",
     "The client that gets objects through S3 is as light as it can be, the same for all servers: a \
      body is received whole into memory that is used again, its length and status are checked within \
      the time of the call, its CRC32C after it.",
@@ -153,7 +155,7 @@ struct Bench<'a> {
     lumps: u64,
     fio: Result<Fio, String>,
     cannyls: Result<Peer, String>,
-    /// S3 servers that others wrote.
+    /// Servers that others wrote.
     programs: BTreeMap<Who, Result<Found, String>>,
 }
 
@@ -211,6 +213,7 @@ fn measure(args: &PeersArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Resul
     {
         let version = match bench.programs.get(&who) {
             Some(Ok(program)) => format!(" ({})", program.version(interrupt)?),
+            _ if who == Who::Bluestore => format!(" ({})", ceph::version(interrupt)?),
             _ => String::new(),
         };
         done.push((who, format!("{}{version}", who.durability())));
@@ -317,7 +320,12 @@ impl Bench<'_> {
         }
         if lab.store(StoreKind::Raw).is_some() {
             let stop = || self.interrupt.check().is_err();
-            let filled = fill(&self.raw, self.capacity(), &stop);
+            // BlueStore takes all of it, ours a part.
+            let bytes = match wanted.contains(&Who::Bluestore) {
+                true => 2 * self.capacity() + BESIDE_BYTES,
+                false => self.capacity(),
+            };
+            let filled = fill(&self.raw, bytes, &stop);
             self.interrupt.check()?;
             filled.map_err(cannot("write", &self.raw))?;
         }
@@ -388,6 +396,14 @@ impl Bench<'_> {
                 Some("its Storage takes one request at a time: only with --depth 1".to_owned())
             }
             Who::Cannyls => self.cannyls.as_ref().err().cloned(),
+            Who::Bluestore if self.args.device.is_some() => {
+                Some("it writes all over a disk: only on one that the bench makes".to_owned())
+            }
+            Who::Bluestore => ceph::missing(),
+            Who::GivenS3 => match self.args.s3 {
+                Some(_) => None,
+                None => Some("name one that serves already with --s3".to_owned()),
+            },
             _ => self.programs.get(&who)?.as_ref().err().cloned(),
         }
     }
@@ -409,7 +425,17 @@ impl Bench<'_> {
             Who::Cannyls => self.cannyls(raw)?,
             Who::Fio => return self.fio(round, raw),
             Who::FilesExt4 | Who::FilesXfs => self.files(who, &run)?,
-            Who::Minio | Who::Versitygw | Who::Garage | Who::S3sFs => self.s3_server(who, &run)?,
+            Who::GivenS3 => self.given(&run)?,
+            Who::Minio
+            | Who::Versitygw
+            | Who::Garage
+            | Who::S3sFs
+            | Who::Bluestore
+            | Who::Seaweedfs
+            | Who::SeaweedfsS3 => {
+                let server = self.start(who)?;
+                self.on_target(&server.target, &run)?
+            }
         };
         Ok(self.of_stats(round, who, &stats))
     }
@@ -533,16 +559,15 @@ impl Bench<'_> {
         self.on_target(&target, run)
     }
 
-    fn start_s3(&self, who: Who) -> anyhow::Result<S3Server> {
+    /// Starts a server that others wrote.
+    fn start(&self, who: Who) -> anyhow::Result<PeerServer> {
+        if who == Who::Bluestore {
+            return ceph::start(&self.raw, self.interrupt);
+        }
         let program = self.programs.get(&who).map(Result::as_ref);
-        let program = program.ok_or_else(|| anyhow!("{} is no S3 server", who.name()))?;
+        let program = program.ok_or_else(|| anyhow!("{} is no server", who.name()))?;
         let program = program.map_err(|why| peer_failed(who.name(), why))?;
-        S3Server::start(program, self.folder(who)?, self.interrupt)
-    }
-
-    fn s3_server(&self, who: Who, run: &EngineRun) -> anyhow::Result<RunStats> {
-        let server = self.start_s3(who)?;
-        self.on_target(&Target::S3(server.bucket.clone()), run)
+        PeerServer::start(program, self.folder(who)?, self.interrupt)
     }
 
     fn on_target(&self, target: &Target, run: &EngineRun) -> anyhow::Result<RunStats> {

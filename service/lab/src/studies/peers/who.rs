@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::s3_server::{GARAGE, Kind, MINIO, S3S_FS, VERSITYGW};
+use super::server::{GARAGE, Kind, MINIO, S3S_FS, VERSITYGW, WEED, WEED_S3};
 use crate::disks::StoreKind;
 use crate::studies::watch::BESIDE;
 
@@ -38,10 +38,18 @@ pub enum Who {
     Garage,
     /// s3s-fs on xfs
     S3sFs,
+    /// Ceph's BlueStore on the raw disk, one OSD, through librados
+    Bluestore,
+    /// SeaweedFS on xfs, by the HTTP of its volumes
+    Seaweedfs,
+    /// SeaweedFS on xfs, through S3
+    SeaweedfsS3,
+    /// The S3 server that --s3 names
+    GivenS3,
 }
 
 impl Who {
-    pub(super) const ALL: [Who; 14] = [
+    pub(super) const ALL: [Who; 18] = [
         Who::Engine,
         Who::Service,
         Who::ServiceExt4,
@@ -56,6 +64,10 @@ impl Who {
         Who::Versitygw,
         Who::Garage,
         Who::S3sFs,
+        Who::Bluestore,
+        Who::Seaweedfs,
+        Who::SeaweedfsS3,
+        Who::GivenS3,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -74,6 +86,10 @@ impl Who {
             Who::Versitygw => "versitygw on xfs",
             Who::Garage => "Garage on xfs",
             Who::S3sFs => "s3s-fs on xfs",
+            Who::Bluestore => "BlueStore",
+            Who::Seaweedfs => "SeaweedFS on xfs",
+            Who::SeaweedfsS3 => "SeaweedFS on xfs, S3",
+            Who::GivenS3 => "the S3 server given",
         }
     }
 
@@ -98,6 +114,16 @@ impl Who {
             Who::Versitygw | Who::Garage | Who::S3sFs => {
                 "as shipped: it syncs nothing, and a power cut may lose the put"
             }
+            Who::Bluestore => {
+                "as shipped: data and its database's record on stable storage; one copy"
+            }
+            Who::Seaweedfs => {
+                "with fsync=true: the volume's data synced; its index is rebuilt from that"
+            }
+            Who::SeaweedfsS3 => {
+                "data with fsync (fs.configure); the filer's database of names syncs nothing"
+            }
+            Who::GivenS3 => "whatever it does; it is not ours",
         }
     }
 
@@ -105,17 +131,27 @@ impl Who {
     pub(super) fn is_service(self) -> bool {
         !matches!(
             self,
-            Who::Engine | Who::ServiceS3Crc | Who::Cannyls | Who::Fio
+            Who::Engine | Who::ServiceS3Crc | Who::Cannyls | Who::Fio | Who::GivenS3
         )
     }
 
-    /// An S3 server that others wrote.
+    /// Our service.
+    pub(super) fn is_ours(self) -> bool {
+        matches!(
+            self,
+            Who::Service | Who::ServiceExt4 | Who::ServiceXfs | Who::ServiceS3 | Who::ServiceS3Crc
+        )
+    }
+
+    /// A program of others that keeps objects in a directory.
     pub(super) fn program(self) -> Option<&'static Kind> {
         match self {
             Who::Minio => Some(&MINIO),
             Who::Versitygw => Some(&VERSITYGW),
             Who::Garage => Some(&GARAGE),
             Who::S3sFs => Some(&S3S_FS),
+            Who::Seaweedfs => Some(&WEED),
+            Who::SeaweedfsS3 => Some(&WEED_S3),
             _ => None,
         }
     }
@@ -137,6 +173,8 @@ impl Who {
             Who::Minio => name == "xl.meta" || path.contains("/.minio.sys/"),
             Who::Garage => path.contains("/meta/"),
             Who::S3sFs => name.starts_with(".bucket-"),
+            // Data lies in files of volumes; everything else is an index, the filer's database or a log.
+            Who::Seaweedfs | Who::SeaweedfsS3 => !name.ends_with(".dat"),
             _ => path == BESIDE,
         }
     }
@@ -169,6 +207,7 @@ mod tests {
                 "/x/data/.bucket-b.object-o.internal.json",
                 "/x/data/lumps/1",
             ),
+            (Who::Seaweedfs, "/x/data/1.idx", "/x/data/1.dat"),
             (Who::Service, BESIDE, "/dev/loop1"),
             (Who::FilesXfs, BESIDE, "/x/0/meta/1"),
         ] {

@@ -9,11 +9,12 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use httparse::{EMPTY_HEADER, Response, Status};
+
+use super::memory::Home;
 
 /// Most bytes of the head of an answer.
 const MAX_HEAD: usize = 16 * 1024;
@@ -47,29 +48,6 @@ pub(super) struct Download {
     patience: Duration,
     stream: Option<TcpStream>,
     body: Home,
-}
-
-/// Where the memory of a body waits for the next one.
-type Home = Arc<Mutex<Vec<u8>>>;
-
-/// A body that has come in whole.
-struct Body {
-    memory: Vec<u8>,
-    len: usize,
-    home: Home,
-}
-
-impl AsRef<[u8]> for Body {
-    fn as_ref(&self) -> &[u8] {
-        self.memory.get(..self.len).unwrap_or_default()
-    }
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
-        *home = std::mem::take(&mut self.memory);
-    }
 }
 
 /// Head of an answer, and its length in bytes.
@@ -142,18 +120,9 @@ impl Download {
             };
         };
         let first = head.get(found.bytes..got).unwrap_or_default();
-        let home = Arc::clone(&self.body);
-        let memory = std::mem::take(&mut *home.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut body = Body {
-            memory,
-            len: found.body,
-            home,
-        };
-        if body.memory.len() < body.len {
-            body.memory.resize(body.len, 0);
-        }
-        let wanted = body.memory.get_mut(..found.body).unwrap_or_default();
-        let (here, rest) = wanted
+        let mut body = self.body.body(found.body);
+        let (here, rest) = body
+            .room()
             .split_at_mut_checked(first.len())
             .ok_or(Error::Surplus)?;
         here.copy_from_slice(first);
