@@ -15,7 +15,7 @@
 //! The last state that applies counts. A store that is failed or gone reads its first block once in
 //! [`TRIAL_EVERY`](crate::health::TRIAL_EVERY): without requests it would never see that the disk is
 //! well again. A store whose disk refuses writes writes zeros to one free block as often, in another
-//! part of the data region each time (`owner/trial.rs`): never to the headers or the journal, because a
+//! part of the data region each time (`owner/ctx/trial.rs`): never to the headers or the journal, because a
 //! write that fails may leave its sectors unreadable. What waits in its queue is refused at once, and so is what comes; what is in flight
 //! is answered when the kernel gives it back; what the store would write for itself, such as records of
 //! puts that are durable without them, waits until the disk is back. A full file system is no error of the disk. A lump that

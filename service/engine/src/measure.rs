@@ -4,7 +4,8 @@
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::options::QueuePolicy;
-use crate::owner::waiting::order::{Kind, Kinds, Moment, Order};
+use crate::owner::admission::pace::Kind;
+use crate::owner::waiting::order::{Kinds, Moment, Order};
 use crate::owner::waiting::queue::{Place, Queue};
 use crate::storage::index::{Entry, Filler, Index};
 use crate::units::{BlockCount, BlockIndex, RingPosition};

@@ -117,7 +117,8 @@ fn prepare(
     let (commands, receiver) = unbounded();
     let waker = device.backend.waker();
     pool.set_reader(waker.clone());
-    let table = IoTable::new(device, &pool, next_token, &shared, options.io_timeout);
+    let told = (&shared.condition, &shared.counters);
+    let table = IoTable::new(device, &pool, next_token, told, options.io_timeout);
     if options.scrub_rate > 0 {
         shared.scrub.start(options.scrub_rate, false);
     }

@@ -4,9 +4,15 @@
 //! with its checksum. So latent sector errors and rotted bytes are found while a copy of the lump
 //! may still exist, and not when it is needed.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use serde::Serialize;
 
 use crate::finding::Findings;
+
+/// Findings listed; more are only counted.
+pub(crate) const FINDINGS: usize = 256;
 
 /// A complete pass over a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,4 +58,39 @@ pub struct ScrubStatus {
     /// Damage; at most 256 findings are listed, all are counted. A lump that was overwritten or
     /// deleted meanwhile is not among them.
     pub findings: Findings,
+}
+
+/// Commands and queries of a store's handles to the scrubber.
+#[derive(Debug, Default)]
+pub(crate) struct ScrubControl {
+    pub(crate) on: AtomicBool,
+    /// True: a pass begins at once, without waiting for its interval.
+    pub(crate) now: AtomicBool,
+    /// Bytes a second; 0: no limit.
+    pub(crate) rate: AtomicU64,
+    status: Mutex<ScrubStatus>,
+}
+
+impl ScrubControl {
+    pub(crate) fn start(&self, rate: u64, now: bool) {
+        self.rate.store(rate, Ordering::Relaxed);
+        self.now.store(now, Ordering::Relaxed);
+        self.on.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.on.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn status(&self) -> ScrubStatus {
+        let mut status = self.locked().clone();
+        status.running |= self.now.load(Ordering::Relaxed);
+        status.running &= self.on.load(Ordering::Acquire);
+        status.rate = self.rate.load(Ordering::Relaxed);
+        status
+    }
+
+    pub(crate) fn locked(&self) -> MutexGuard<'_, ScrubStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -19,8 +19,8 @@ use crate::format::record::{EmbeddedData, MAX_EMBEDDED_LEN, MAX_RECORD_LEN, PUT_
 use crate::health::Health;
 use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
+use crate::owner::command::put::{DataLump, Put};
 use crate::owner::command::{Arrival, Command, Reply};
-use crate::owner::put::{DataLump, Put};
 use crate::owner::{Shared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{

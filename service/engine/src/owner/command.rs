@@ -1,13 +1,15 @@
 //! Messages from callers to the owner thread, and the way of the answer back.
 
+pub(crate) mod put;
+pub(crate) mod read;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use put::{DataLump, PieceWrite, Put};
+use read::Wanted;
 
-use super::put::pieces::PieceWrite;
-use super::put::{DataLump, Put};
-use super::reads::ranges::Wanted;
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::error::Error;

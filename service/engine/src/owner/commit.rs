@@ -17,31 +17,33 @@
 //!
 //! A put in a [run](runs) is durable before its record, which follows.
 
+pub(super) mod change;
+pub(super) mod delete;
 mod end;
 mod lost;
+mod overlay;
 mod refusal;
 mod runs;
 mod times;
 
 use std::collections::VecDeque;
 
+use change::{Answer, Change};
+use delete::Many;
 use end::write_ring;
 use lost::RefusedPieces;
-use refusal::beat;
+use overlay::Overlay;
 use runs::{Runs, record};
 
-use super::change::{Answer, Change};
+use super::command::put::{Misplaced, Put};
 use super::command::{Reply, Stage};
 use super::ctx::Ctx;
-use super::delete::{Many, ManyRequest};
 use super::gc::Gc;
 use super::io_table::RingPiece;
-use super::overlay::Overlay;
-use super::put::{Misplaced, Put};
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::mutant::{self, Mutant};
-use crate::request::Durability;
+use crate::request::{DeleteManyOutcome, Durability};
 use crate::storage::Storage;
 use crate::storage::journal::gc::{Relocation, Taken};
 use crate::storage::journal::writer::{Batch, BatchWrites, NewTail, RingWrite};
@@ -115,6 +117,8 @@ pub(super) struct Commit {
     misplaced: Vec<Misplaced>,
     runs: Runs,
     refused: RefusedPieces,
+    /// To changes that were carried out in this round.
+    answers: Vec<Answer>,
 }
 
 impl Commit {
@@ -150,10 +154,15 @@ impl Commit {
         self.many.next()
     }
 
-    /// A delete of many whose deletes were added under the key.
-    pub(super) fn begin_many(&mut self, mut request: ManyRequest) {
-        request.reply.timing.wait_behind(self.in_flight());
-        self.many.begin(request);
+    /// A delete of many, of which `left` deletes were added under the key.
+    pub(super) fn begin_many(
+        &mut self,
+        outcome: DeleteManyOutcome,
+        left: usize,
+        mut reply: Reply<DeleteManyOutcome>,
+    ) {
+        reply.timing.wait_behind(self.in_flight());
+        self.many.begin(outcome, left, reply);
     }
 
     pub(super) fn await_flush_for_put(&mut self, mut put: Box<Put>) {
@@ -284,7 +293,7 @@ impl Commit {
                     Some(id)
                         if overlay.find(id).is_none() && ctx.storage.index.get(id).is_some() =>
                     {
-                        beat(ctx, *put);
+                        self.beat(ctx, *put);
                         continue;
                     }
                     _ => Change::Put(put),
@@ -415,7 +424,7 @@ impl Commit {
             ctx.freed |= ctx.storage.data.all_durable();
         }
         self.start_flush(ctx, Phase::LastFlush);
-        times::carried_out(ctx, answers);
+        self.carried_out(ctx, answers);
     }
 
     fn start_flush(&mut self, ctx: &mut Ctx, phase: Phase) {
@@ -488,8 +497,8 @@ impl Commit {
         ctx.storage.unrecorded.recorded();
         self.runs.forget_beaten(ctx);
         ctx.freed |= ctx.storage.data.all_durable();
-        times::carried_out(ctx, answers);
-        beaten.into_iter().for_each(|put| beat(ctx, put));
+        self.carried_out(ctx, answers);
+        beaten.into_iter().for_each(|put| self.beat(ctx, put));
         self.apply_run(ctx);
         records
     }

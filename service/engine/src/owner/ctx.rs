@@ -1,21 +1,20 @@
 //! The common ground of the owner's parts: the state of the store, its disk, and what other
 //! threads see of it.
 
+mod trial;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::change::Answer;
+use super::admission::overload::Overload;
+use super::admission::pace::Pace;
+use super::admission::{Admission, AdmissionLimits};
 use super::command::{Reply, Stage};
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
-use super::scrub;
-use super::trial;
-use super::waiting::admission::{Admission, AdmissionLimits};
-use super::waiting::overload::Overload;
-use super::waiting::pace::Pace;
 use crate::clock::{duration_ns, monotonic_ns};
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
@@ -28,6 +27,7 @@ use crate::lump::LumpId;
 use crate::opened::{Pin, Released};
 use crate::options::StoreOptions;
 use crate::payload::pieces::Unused;
+use crate::scrub::{FINDINGS, ScrubControl};
 use crate::stats::Counters;
 use crate::storage::Storage;
 use crate::storage::index::Entry;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) frozen: AtomicBool,
     /// State of the store, by what its disk says.
     pub(crate) condition: Arc<Condition>,
-    pub(crate) scrub: scrub::Control,
+    pub(crate) scrub: ScrubControl,
     /// Blocks of lumps that were open.
     pub(crate) released: Arc<Released>,
     /// Blocks of lumps that came in and were not put.
@@ -69,7 +69,7 @@ impl Shared {
             failed: OnceLock::new(),
             frozen: AtomicBool::new(false),
             condition: Arc::new(Condition::new(options.io_timeout)),
-            scrub: scrub::Control::default(),
+            scrub: ScrubControl::default(),
             released: Arc::default(),
             unused: Arc::default(),
         }
@@ -227,8 +227,6 @@ pub(crate) struct Ctx {
     pub(super) closing: bool,
     /// Blocks have come free since the puts that wait for some were tried last.
     pub(super) freed: bool,
-    /// Of changes that were carried out in this round.
-    pub(super) answers: Vec<Answer>,
     /// Why no change is taken until the disk takes a write of the journal; `None`: it does.
     pub(super) journal_refused: Option<Arc<str>>,
     /// Why the device is not the one that was opened, and when its size was looked at.
@@ -236,15 +234,6 @@ pub(crate) struct Ctx {
 }
 
 impl Ctx {
-    /// Answers the changes that were carried out, behind the I/Os that were handed out: the next batch
-    /// or flush does not wait for those who are told of the one before.
-    pub(super) fn send_answers(&mut self) {
-        if !self.answers.is_empty() {
-            self.io.device.backend.start();
-            self.answers.drain(..).for_each(Answer::send);
-        }
-    }
-
     pub(super) fn failure(&self) -> Option<Error> {
         let reason = self.shared.failed.get()?;
         Some(Error::Failed {
@@ -480,7 +469,7 @@ impl Ctx {
     /// Tells of damage, where the scrubber tells of what it finds.
     pub(super) fn report(&self, finding: Finding) {
         let mut status = self.shared.scrub.locked();
-        status.findings.add(finding, scrub::FINDINGS);
+        status.findings.add(finding, FINDINGS);
     }
 
     /// Shows the present numbers to other threads; `spare`: blocks of runs that no put has.

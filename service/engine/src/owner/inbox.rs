@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_channel::Receiver;
 
+use super::admission::Admission;
 use super::command::Arrival;
-use super::waiting::admission::Admission;
 use crate::error::Error;
 
 /// Open while the owner thread takes commands. Read-locked by whoever sends one.
@@ -88,8 +88,8 @@ mod tests {
 
     use super::{Gate, Inbox};
     use crate::error::Error;
+    use crate::owner::admission::{Admission, AdmissionLimits};
     use crate::owner::command::{Arrival, Command, Reply};
-    use crate::owner::waiting::admission::{Admission, AdmissionLimits};
     use crate::request::RequestCtx;
 
     /// Many senders while the inbox closes: everything is answered, nothing waits for ever.

@@ -4,15 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::admission::pace::Kind;
 use super::command::Reply;
-use super::ctx::Shared;
+use super::command::put::{PieceWrite, Put};
+use super::command::read::{EmbeddedRead, HeadRead, LumpRead, PieceRead, RangePiece};
 use super::judge::Judge;
-use super::put::Put;
-use super::put::pieces::PieceWrite;
-use super::reads::ranges::{Piece, PieceRead};
-use super::reads::{ReadEmbedded, ReadLump};
-use super::scrub::ScrubRead;
-use super::waiting::order::Kind;
 use crate::buffer::{AlignedBuf, BufferPool, Reservation};
 use crate::clock::monotonic_ns;
 use crate::declaration::{IoOp, IoPurpose, RequestId};
@@ -38,14 +34,14 @@ pub(crate) enum RingPiece {
 /// Action at the end of an I/O.
 pub(crate) enum Tag {
     /// A get.
-    Get(ReadLump),
+    Get(LumpRead),
     /// The last block of a lump whose size is not known.
     Head {
         lump: HeadRead,
         reply: Reply<HeadOutcome>,
     },
     /// A piece of a range of a lump.
-    Range(u64, Piece),
+    Range(u64, RangePiece),
     /// A piece of a lump that is open.
     Piece(Box<PieceRead>),
     /// The data of a put.
@@ -61,7 +57,7 @@ pub(crate) enum Tag {
     /// The journal's header with the same head and a new scrub mark.
     ScrubMark,
     /// A chunk of the ring, for who wants the embedded lumps.
-    Embedded(Box<ReadEmbedded>),
+    Embedded(Box<EmbeddedRead>),
     /// A chunk of the ring, for the collection.
     Collect(RingPosition),
     /// A chunk or the header of a checkpoint.
@@ -71,22 +67,13 @@ pub(crate) enum Tag {
     /// A flush of the checked copies, at close.
     CopiesFlush,
     /// Lumps, for the scrubber.
-    Scrub(Box<ScrubRead>),
+    Scrub,
     /// Records from this position on, for the scrubber.
     ScrubJournal(RingPosition),
     /// A trial read, to see whether the disk is well.
     Trial,
     /// A trial write of a block that is free, to see whether the disk takes any.
     TrialWrite(Portion),
-}
-
-/// The lump a head is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadRead {
-    pub(crate) portion: Portion,
-    pub(crate) subject: crate::format::verify::Subject,
-    /// True: the checksum was asked for.
-    pub(crate) sum: bool,
 }
 
 impl Tag {
@@ -106,7 +93,7 @@ impl Tag {
     /// The kind of request that this read is all the work for.
     fn read_kind(&self) -> Option<Kind> {
         match self {
-            Self::Get(_) | Self::Range(_, Piece::Body) | Self::Piece(_) => Some(Kind::Get),
+            Self::Get(_) | Self::Range(_, RangePiece::Body) | Self::Piece(_) => Some(Kind::Get),
             Self::Head { .. } => Some(Kind::Head),
             _ => None,
         }
@@ -140,7 +127,7 @@ impl Tag {
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
             Self::Header(_) | Self::ScrubMark | Self::Trial => IoPurpose::JournalHeader,
-            Self::Scrub(_) | Self::ScrubJournal(_) | Self::TrialWrite(_) => IoPurpose::Scrub,
+            Self::Scrub | Self::ScrubJournal(_) | Self::TrialWrite(_) => IoPurpose::Scrub,
         }
     }
 }
@@ -197,7 +184,7 @@ impl IoTable {
         device: Device,
         pool: &Arc<BufferPool>,
         next_token: u64,
-        shared: &Shared,
+        (condition, counters): (&Arc<Condition>, &Arc<Counters>),
         io_timeout: Duration,
     ) -> Self {
         Self {
@@ -208,11 +195,11 @@ impl IoTable {
             in_flight: HashMap::new(),
             began: VecDeque::new(),
             judge: Judge::default(),
-            condition: Arc::clone(&shared.condition),
+            condition: Arc::clone(condition),
             bound_ns: bound_ns(io_timeout),
             data_in_flight: 0,
             next_token,
-            counters: Arc::clone(&shared.counters),
+            counters: Arc::clone(counters),
             written: 0,
             flushed: 0,
             spared: Vec::new(),

@@ -7,20 +7,26 @@
 //! the store.
 //! Nothing here touches payload bytes, but those of small lumps that are read.
 //!
+//! Parts import each other in one direction, and never this module. From the bottom:
+//!
 //! | part | |
 //! |---|---|
+//! | [`command`] | requests, puts and reads as data, and the replies to them |
+//! | [`admission`] | lets requests in, or refuses them; how fast they are served |
+//! | [`judge`] | judges the disk by the ends of its I/Os |
+//! | [`io_table`] | the I/Os in flight |
+//! | [`ctx`] | the store, its disk, and what other threads see of it |
 //! | [`waiting`] | requests that are let in and not started, and their order |
 //! | [`reads`] | gets, heads, lists |
-//! | [`put`] | puts, from arrival to answer |
-//! | [`delete`] | deletes of one lump, a range, many |
-//! | [`commit`] | makes changes durable, in groups |
 //! | [`gc`] | reclaims the journal |
 //! | [`checkpoint`] | copies the index to the disk |
 //! | [`scrub`] | reads every lump and compares it with its checksum |
-//! | [`judge`] | judges the disk by the ends of its I/Os |
+//! | [`commit`] | makes changes durable, in groups, and applies them |
+//! | [`put`] | puts, from arrival to the commit |
+//! | [`delete`] | deletes of one lump, a range, many, from arrival to the commit |
 
+pub(crate) mod admission;
 mod budget;
-mod change;
 mod checkpoint;
 pub(crate) mod command;
 mod commit;
@@ -31,35 +37,34 @@ mod gc;
 pub(crate) mod inbox;
 pub(crate) mod io_table;
 mod judge;
-mod overlay;
-pub(crate) mod put;
-pub(crate) mod reads;
-pub(crate) mod scrub;
+mod put;
+mod reads;
+mod scrub;
 mod stepped;
-mod trial;
 pub(crate) mod waiting;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
+use admission::pace::Pace;
 pub(crate) use checkpoint::Checkpointer;
+use command::put::Misplaced;
 use command::{Arrival, Command, Stage};
 use commit::Commit;
 use ctx::{Ctx, HeaderBlock, Unfinished, overload};
 pub(crate) use ctx::{Limits, Shared};
-use finisher::Finisher;
+pub(crate) use finisher::on_engine_thread;
+use finisher::{Finisher, mark_engine_thread};
 use gc::Gc;
 use inbox::Inbox;
 use io_table::{IoTable, Tag};
-use put::{Misplaced, Puts};
+use put::Puts;
 use reads::Reads;
 use scrub::Scrub;
 pub use stepped::Driver;
 use waiting::Waiting;
 use waiting::order::Order;
-use waiting::pace::Pace;
 
 use crate::buffer::AlignedBuf;
 use crate::clock::{duration_ns, monotonic_ns};
@@ -74,20 +79,6 @@ use crate::storage::journal::writer::RingWrite;
 
 /// Commands taken up before the I/Os they cause are handed out.
 const COMMANDS_AT_ONCE: usize = 64;
-
-thread_local! {
-    static ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Marks the calling thread as one that must not wait for the engine.
-fn mark_engine_thread() {
-    ENGINE_THREAD.set(true);
-}
-
-/// True: the calling thread belongs to an engine.
-pub(crate) fn on_engine_thread() -> bool {
-    ENGINE_THREAD.get()
-}
 
 /// A store as recovery leaves it.
 pub(crate) struct Restored {
@@ -163,7 +154,6 @@ impl Owner {
                 health: Health::default(),
                 closing: false,
                 freed: false,
-                answers: Vec::new(),
                 journal_refused: None,
                 shrunk: (None, monotonic_ns()),
             },
@@ -200,9 +190,9 @@ impl Owner {
         self.ended = ended;
         self.ctx.let_go();
         self.use_freed();
-        if !self.ctx.answers.is_empty() {
+        if self.commit.has_answers() {
             self.write();
-            self.ctx.send_answers();
+            self.commit.send_answers(&mut self.ctx);
         }
         self.more_commands = self.take_commands();
         self.judge();
@@ -456,7 +446,7 @@ impl Owner {
             }
             Tag::Checkpoint => self.checkpoint.written(ctx, buf, result),
             Tag::CheckpointFlush => done = self.checkpoint.flushed(ctx, result),
-            Tag::Scrub(read) => self.scrub.ended(ctx, *read, buf, result),
+            Tag::Scrub => self.scrub.ended(ctx, buf, result),
             Tag::Trial => self.tried(&result),
             Tag::TrialWrite(portion) => ctx.tried_write(portion, &result),
         }

@@ -10,7 +10,7 @@
 //! recorded  in a run (commit/runs.rs): applied, and its record follows;
 //!           else the record of the data joins the others: ready
 //!           (commit.rs) its records join a batch, or an older put of the id has beaten it
-//! apply     in the order of the log: index, blocks of the old lump
+//! apply     (commit/change.rs) in the order of the log: index, blocks of the old lump
 //! answer    when the batch is as durable as it was asked to be
 //! ```
 //!
@@ -18,132 +18,27 @@
 //! Its records (data, embedded, deletes) are one piece of the journal, which is never divided among
 //! batches: after a crash all of it has happened, or nothing.
 
-mod links;
-pub(crate) mod pieces;
+mod pieces;
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::change::{Answer, Change};
-use super::command::{Reply, Stage};
+use super::command::Stage;
+use super::command::put::{DataLump, Misplaced, PieceWrite, Put, Refused, embedded_len};
 use super::commit::Commit;
+use super::commit::change::Change;
 use super::ctx::Ctx;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
-use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
-use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN, Record};
+use crate::format::record::{EMBED_PREFIX_LEN, PUT_LEN};
 use crate::format::trailer::max_payload_in;
-use crate::lump::LumpId;
-use crate::payload::pieces::Begun;
-use crate::payload::{LinkSlot, SealedLump};
-use crate::request::{Durability, Placement, PutCondition, PutOutcome};
-use crate::storage::index::Entry;
-use crate::units::{BlockCount, RingPosition};
-use pieces::{PieceWrite, Suspect};
-
-/// Lumps that are put, and others that are removed, by one change.
-pub(crate) struct Put {
-    pub(crate) request: RequestId,
-    pub(crate) durability: Durability,
-    /// About the one lump of a put without deletes.
-    pub(crate) condition: PutCondition,
-    pub(crate) data: Option<DataLump>,
-    /// A lump in the journal, and its bytes.
-    pub(crate) embedded: Option<(LumpId, u16)>,
-    /// Removed after the puts.
-    pub(crate) deletes: Vec<LumpId>,
-    /// Encoded, in the order of the log: the embedded lump, the deletes. That of the data goes
-    /// before them once its blocks are known and its bytes durable.
-    pub(crate) records: Vec<u8>,
-    pub(crate) reply: Reply<PutOutcome>,
-}
+use crate::units::BlockCount;
+use pieces::Suspect;
 
 /// Places that a put tries when the device refuses to write.
 const PLACES: u64 = 4;
-
-/// A put whose data the device refused to write.
-pub(super) struct Misplaced {
-    pub(super) put: Box<Put>,
-    pub(super) buf: Option<AlignedBuf>,
-    pub(super) error: Error,
-}
-
-/// A lump for the data region.
-pub(crate) struct DataLump {
-    id: LumpId,
-    blocks: BlockCount,
-    /// Bytes of its payload.
-    len: u64,
-    /// Value of the padding-length field.
-    padding: Option<u16>,
-    /// Until it is written.
-    buf: Option<AlignedBuf>,
-    /// First byte of `buf` within the portion.
-    start: u64,
-    /// The place of the bytes before; `None`: there are none, or `portion` says it.
-    begun: Option<Arc<Begun>>,
-    /// From its write on.
-    portion: Option<Portion>,
-    /// The last place that the device refused to write.
-    refused: Option<Box<Refused>>,
-    /// Room for a link; `None`: it is not for a run.
-    slot: Option<Box<LinkSlot>>,
-}
-
-/// A place that the device refused to write.
-struct Refused {
-    portion: Portion,
-    error: Error,
-    /// The one before.
-    before: Option<Box<Refused>>,
-}
-
-impl Refused {
-    /// This place and those before it.
-    fn all(last: Option<&Self>) -> impl Iterator<Item = &Self> {
-        std::iter::successors(last, |refused| refused.before.as_deref())
-    }
-}
-
-impl DataLump {
-    pub(crate) fn new(id: LumpId, sealed: SealedLump) -> Self {
-        let SealedLump {
-            buf,
-            start,
-            begun,
-            slot,
-            blocks,
-            len,
-        } = sealed;
-        let total = start + buf.len() as u64;
-        Self {
-            id,
-            blocks,
-            len,
-            padding: u16::try_from(total.saturating_sub(len + 2)).ok(),
-            buf: Some(buf),
-            start,
-            begun,
-            portion: None,
-            refused: None,
-            slot: slot.map(Box::new),
-        }
-    }
-
-    /// True: the first pieces of it are written.
-    pub(crate) fn is_begun(&self) -> bool {
-        self.start > 0
-    }
-
-    /// True: the device refused this place, and there are others to try.
-    fn may_try_elsewhere(&self, error: &Error) -> bool {
-        let refused = Refused::all(self.refused.as_deref()).count() as u64;
-        error.is_bad_spot() && self.start == 0 && refused + 1 < PLACES
-    }
-}
 
 /// Puts that are not in the commit.
 #[derive(Default)]
@@ -338,21 +233,15 @@ impl Puts {
     }
 }
 
+impl DataLump {
+    /// True: the device refused this place, and there are others to try.
+    fn may_try_elsewhere(&self, error: &Error) -> bool {
+        let refused = Refused::all(self.refused.as_deref()).count() as u64;
+        error.is_bad_spot() && self.start == 0 && refused + 1 < PLACES
+    }
+}
+
 impl Put {
-    /// The lump that must not be there.
-    pub(super) fn absent(&self) -> Option<LumpId> {
-        if self.condition == PutCondition::Always {
-            return None;
-        }
-        self.lumps().next()
-    }
-
-    /// Ids of the lumps that are put.
-    pub(super) fn lumps(&self) -> impl Iterator<Item = LumpId> + use<> {
-        let data = self.data.as_ref().map(|data| data.id);
-        data.into_iter().chain(self.embedded.map(|(id, _)| id))
-    }
-
     /// Sets room in the journal aside for the records that stay.
     fn reserve(&self, ctx: &mut Ctx) -> Result<(), Error> {
         self.check_size(ctx)?;
@@ -412,77 +301,6 @@ impl Put {
             ctx.set_aside(*portion, data.id, error);
         }
     }
-
-    /// Where its data goes, from the beginning of its write on.
-    pub(super) fn place(&self) -> Option<Portion> {
-        self.data.as_ref()?.portion
-    }
-
-    /// The data is on stable storage: its record may be written.
-    pub(super) fn recorded(mut self: Box<Self>) -> Change {
-        if let Some(data) = &self.data
-            && let Some(portion) = data.portion
-        {
-            let id = data.id;
-            let mut records = Record::Put { id, portion }.to_bytes();
-            records.extend_from_slice(&self.records);
-            self.records = records;
-        }
-        Change::Put(self)
-    }
-
-    /// Carries it out: its records stand in the journal at `position`, or will follow there if they
-    /// are not `recorded`.
-    pub(super) fn apply(
-        self,
-        ctx: &mut Ctx,
-        (position, recorded): (RingPosition, bool),
-        durability: Durability,
-    ) -> Answer {
-        let (mut at, mut created) = (position, false);
-        if let Some(data) = &self.data
-            && let Some(portion) = data.portion
-        {
-            let entry = Entry::data(at, portion, data.padding);
-            created = insert(ctx, data.id, entry, PUT_LEN as u64);
-            at.0 += if recorded { PUT_LEN as u64 } else { 0 };
-        }
-        if let Some((id, len)) = self.embedded {
-            created = insert(ctx, id, Entry::embedded(at, len), embedded_len(len));
-        }
-        for &id in &self.deletes {
-            let old = ctx.storage.index.remove(id);
-            ctx.release(old);
-        }
-        let placement = match self.data {
-            Some(_) => Placement::Data,
-            None => Placement::Embedded,
-        };
-        let outcome = PutOutcome {
-            created,
-            durability,
-            placement,
-        };
-        Answer::Put(self.reply, outcome)
-    }
-
-    /// Gives it up after it was accepted.
-    pub(super) fn refuse(self, ctx: &mut Ctx, error: Error, stage: Stage, may_be_on_disk: bool) {
-        if let Some(data) = &self.data {
-            for refused in Refused::all(data.refused.as_deref()) {
-                ctx.storage.data.free_unused(refused.portion);
-            }
-            // Blocks that a record on the disk may name are never given to another lump.
-            if let (Some(portion), false) = (data.portion, may_be_on_disk) {
-                ctx.storage.data.free_unused(portion);
-            }
-            ctx.unfinished.end_put(data.id, PUT_LEN as u64);
-        }
-        if let Some((id, len)) = self.embedded {
-            ctx.unfinished.end_put(id, embedded_len(len));
-        }
-        self.reply.send(Err(error), stage);
-    }
 }
 
 /// Fresh blocks, in one extent.
@@ -511,17 +329,4 @@ fn full(ctx: &Ctx, blocks: BlockCount) -> Error {
         free: allocator.free_blocks() * block_size,
         largest: allocator.largest() * block_size,
     }
-}
-
-/// Bytes of the record of an embedded lump of `len` bytes.
-fn embedded_len(len: u16) -> u64 {
-    EMBED_PREFIX_LEN as u64 + u64::from(len)
-}
-
-/// True: the lump was not there before.
-fn insert(ctx: &mut Ctx, id: LumpId, entry: Entry, record_len: u64) -> bool {
-    let old = ctx.storage.index.insert(id, entry);
-    ctx.release(old);
-    ctx.unfinished.end_put(id, record_len);
-    old.is_none()
 }

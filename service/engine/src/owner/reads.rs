@@ -4,50 +4,32 @@
 //! the read is in flight, so an overwrite or delete in between cannot make it see other bytes.
 
 mod embedded;
-pub(crate) mod ranges;
+mod ranges;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::command::read::{HeadRead, LumpRead, ReadPlace};
 use super::command::{Reply, Stage};
 use super::ctx::Ctx;
-use super::finisher::{Finish, FinishKind};
-use super::io_table::{HeadRead, Tag};
+use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
-use crate::error::Error;
+use crate::error::{Error, LumpDamage};
 use crate::format::Portion;
-use crate::format::record::EMBED_PREFIX_LEN;
-use crate::format::verify::Subject;
+use crate::format::mend::mend;
+use crate::format::record::{Decoded, EMBED_PREFIX_LEN, Record};
+use crate::format::verify::Damage;
 use crate::lump::LumpId;
 use crate::opened::Beginning;
 use crate::payload::LumpData;
 use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, UsageOutcome};
+use crate::stats::Counters;
 use crate::storage::index::Entry;
 use crate::times::EngineTimes;
 use crate::units::{ByteOffset, RingPosition};
 
-pub(crate) use embedded::ReadEmbedded;
 use ranges::clip;
-
-/// A get whose read is in flight.
-pub(crate) struct ReadLump {
-    id: LumpId,
-    place: ReadPlace,
-    offset: ByteOffset,
-    reply: Reply<LumpData>,
-}
-
-/// The pinned place, and the way to find the lump in the bytes.
-#[derive(Clone, Debug)]
-enum ReadPlace {
-    Portion(Portion, Subject),
-    /// Its first byte in what is read, and the one behind it.
-    Record {
-        position: RingPosition,
-        bytes: Range<usize>,
-    },
-}
 
 /// Ranges whose reads are in flight.
 #[derive(Default)]
@@ -71,14 +53,17 @@ impl Reads {
         if let Some(record) = ctx.storage.unrecorded.embedded(id, entry) {
             let mut buf = ctx.io.pool.get(record.len());
             buf.copy_from_slice(record);
-            let bytes = 0..record.len();
-            return ctx.finisher.finish(Finish {
+            let place = ReadPlace::Record {
+                position: entry.record(),
+                bytes: 0..record.len(),
+            };
+            let read = LumpRead {
                 id,
-                buf,
+                place,
                 offset: ByteOffset(0),
-                kind: FinishKind::Record { bytes },
                 reply,
-            });
+            };
+            return read.finish(ctx, buf);
         }
         let (place, offset, len) = match entry.portion() {
             Some(portion) => {
@@ -90,7 +75,7 @@ impl Reads {
             None => record_extent(ctx, entry),
         };
         reply.timing.lap(Stage::Index);
-        let read = ReadLump {
+        let read = LumpRead {
             id,
             place,
             offset,
@@ -102,36 +87,18 @@ impl Reads {
     pub(super) fn get_read(
         &self,
         ctx: &mut Ctx,
-        read: ReadLump,
+        read: LumpRead,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
-        let ReadLump {
-            id,
-            place,
-            offset,
-            reply,
-        } = read;
-        let kind = match place {
-            ReadPlace::Portion(portion, subject) => {
-                ctx.unpin(portion);
-                FinishKind::Portion { portion, subject }
-            }
-            ReadPlace::Record { position, bytes } => {
-                ctx.storage.journal.unpin(position);
-                FinishKind::Record { bytes }
-            }
-        };
+        match read.place {
+            ReadPlace::Portion(portion, _) => ctx.unpin(portion),
+            ReadPlace::Record { position, .. } => ctx.storage.journal.unpin(position),
+        }
         match (result, buf) {
-            (Ok(()), Some(buf)) => ctx.finisher.finish(Finish {
-                id,
-                buf,
-                offset,
-                kind,
-                reply,
-            }),
-            (Err(error), _) => reply.send(Err(error.of_lump(id)), Stage::Data),
-            (Ok(()), None) => reply.send(Err(Error::Closed), Stage::Data),
+            (Ok(()), Some(buf)) => read.finish(ctx, buf),
+            (Err(error), _) => read.reply.send(Err(error.of_lump(read.id)), Stage::Data),
+            (Ok(()), None) => read.reply.send(Err(Error::Closed), Stage::Data),
         }
     }
 
@@ -257,6 +224,23 @@ impl Reads {
     }
 }
 
+impl LumpRead {
+    /// Verifies the bytes and answers the request.
+    fn finish(self, ctx: &Ctx, buf: AlignedBuf) {
+        ctx.finisher.run(buf.len(), move |counters| {
+            let result = match self.place {
+                ReadPlace::Portion(portion, subject) => match subject.judge(&buf) {
+                    Ok(judged) => Ok(LumpData::judged(buf, &judged)),
+                    Err(misfit) => Err(Error::mismatch(self.id, portion, self.offset.0, &misfit)),
+                },
+                ReadPlace::Record { bytes, .. } => embedded(buf, self.id, self.offset, bytes),
+            };
+            note(counters, result.as_ref().map(|lump| lump.verified));
+            self.reply.send(result, Stage::Data);
+        });
+    }
+}
+
 /// Pins the record of an embedded lump; the units of the ring that hold it.
 fn record_extent(ctx: &mut Ctx, entry: Entry) -> (ReadPlace, ByteOffset, u64) {
     let journal = &mut ctx.storage.journal;
@@ -281,4 +265,48 @@ fn learn_length(ctx: &mut Ctx, id: LumpId, portion: Portion, length: u64) {
         Some(now) if now == portion => entry.with_padding(padding),
         _ => entry,
     });
+}
+
+/// Counts what could not be verified.
+fn note(counters: &Counters, verified: Result<bool, &Error>) {
+    match verified {
+        Ok(false) => counters.unverified_gets.add(1),
+        Err(Error::ChecksumMismatch { .. }) => counters.checksum_failures.add(1),
+        _ => {}
+    }
+}
+
+/// The lump in a journal record; the record's own checksum verifies it.
+fn embedded(
+    buf: AlignedBuf,
+    id: LumpId,
+    offset: ByteOffset,
+    within: Range<usize>,
+) -> Result<LumpData, Error> {
+    let at = within.start;
+    let bytes = buf.get(within).unwrap_or_default();
+    let whole = bytes.len();
+    let len_of = |bytes: &[u8]| match Record::decode(bytes) {
+        Ok(Decoded::Record {
+            record: Record::Embed { id: found, .. },
+            len,
+        }) if found == id && len == whole => Some(len),
+        _ => None,
+    };
+    // A flipped bit before the data is known, and the data is as the checksum says.
+    let mended = || mend(bytes).filter(|mended| mended.flipped.is_some());
+    let found = len_of(bytes).or_else(|| len_of(&mended()?.record));
+    match found {
+        Some(len) => Ok(LumpData::embedded(buf, at + EMBED_PREFIX_LEN, at + len)),
+        None => {
+            let len = buf.len().saturating_sub(at) as u64;
+            Err(Error::ChecksumMismatch(Box::new(LumpDamage {
+                id,
+                portion: None,
+                damage: Damage::Record,
+                offset: offset.0 + at as u64,
+                len,
+            })))
+        }
+    }
 }

@@ -7,7 +7,6 @@
 //! piece. What is read is pinned for that one I/O only. How far a pass has come is kept in the
 //! journal header block, so it goes on there after a restart.
 
-mod control;
 mod journal;
 mod plan;
 mod results;
@@ -34,11 +33,8 @@ use crate::scrub::ScrubPass;
 use crate::storage::index::Entry;
 use crate::units::RingPosition;
 
-pub(crate) use control::Control;
 use plan::{Plan, Scanned, Target, place};
-use verify::Work;
-
-pub(crate) use verify::{Job as ScrubJob, Verified};
+use verify::{Verified, Work};
 
 /// Most bytes of one read.
 const MOST: u64 = 1024 * 1024;
@@ -50,8 +46,6 @@ const END: u64 = 4096;
 const SLICE: usize = 2048;
 /// While requests wait, a read is followed by a pause of this many times what it took.
 const FAIR_PAUSE: u64 = 19;
-/// Most findings kept; more are counted only.
-pub(super) const FINDINGS: usize = 256;
 /// The mark in the journal header is renewed this often in a pass.
 const MARKS: u64 = 64;
 
@@ -64,7 +58,7 @@ enum Place {
 
 /// A lump in a read.
 #[derive(Debug)]
-pub(crate) struct Part {
+struct Part {
     id: LumpId,
     /// Its newest record when it was read.
     record: RingPosition,
@@ -77,7 +71,7 @@ pub(crate) struct Part {
 }
 
 /// A lump that takes several reads.
-pub(crate) struct Large {
+struct Large {
     id: LumpId,
     record: RingPosition,
     portion: Portion,
@@ -108,8 +102,8 @@ impl Large {
     }
 }
 
-/// A read in flight.
-pub(crate) struct ScrubRead {
+/// The lumps that a read is for.
+struct ScrubRead {
     work: Work,
     offset: u64,
     len: u64,
@@ -134,6 +128,8 @@ pub(crate) struct Scrub {
     large: Option<Box<Large>>,
     /// A read is in flight, or being verified.
     busy: bool,
+    /// Of lumps, while it is in flight.
+    reading: Option<ScrubRead>,
     read_began_ns: u64,
     /// While requests wait, nothing begins before this.
     fair_ns: u64,
@@ -158,6 +154,7 @@ impl Scrub {
             journal_end: RingPosition(0),
             large: None,
             busy: false,
+            reading: None,
             read_began_ns: 0,
             fair_ns: 0,
             due_ns: None,
@@ -435,20 +432,20 @@ impl Scrub {
         self.busy = true;
         self.read_began_ns = now_ns;
         pin(ctx, &work, true);
-        let read = ScrubRead { work, offset, len };
-        let tag = Tag::Scrub(Box::new(read));
-        ctx.io.read(tag, offset, len, Vec::new());
+        self.reading = Some(ScrubRead { work, offset, len });
+        ctx.io.read(Tag::Scrub, offset, len, Vec::new());
     }
 
     /// A read has ended; its bytes are verified elsewhere.
     pub(super) fn ended(
         &mut self,
         ctx: &mut Ctx,
-        read: ScrubRead,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
-        let ScrubRead { work, offset, len } = read;
+        let Some(ScrubRead { work, offset, len }) = self.reading.take() else {
+            return;
+        };
         let now_ns = monotonic_ns();
         let took_ns = now_ns.saturating_sub(self.read_began_ns);
         self.fair_ns = now_ns.saturating_add(took_ns.saturating_mul(FAIR_PAUSE));
@@ -469,11 +466,13 @@ impl Scrub {
         status.bytes += len;
         status.this_pass.bytes += len;
         drop(status);
-        let job = ScrubJob { work, buf };
-        let (told, waker) = (self.verified.0.clone(), ctx.io.device.backend.waker());
-        ctx.finisher.verify(job, move |verified| {
+        let (verified, waker) = (self.verified.0.clone(), ctx.io.device.backend.waker());
+        // Nobody waits for the answer, so no job is short enough for this thread.
+        ctx.finisher.run(usize::MAX, move |_| {
             // The owner goes only after the finisher's threads, or has no use for it any more.
-            let _ = told.send(verified);
+            let result = work.verify(&buf);
+            drop(buf);
+            let _ = verified.send(result);
             waker.wake();
         });
     }

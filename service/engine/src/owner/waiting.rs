@@ -8,23 +8,21 @@
 //! does not take what it asked for keeps nobody else waiting. A flush takes no slot, so nothing that
 //! reads waits for one.
 
-pub(crate) mod admission;
 mod held;
 pub(crate) mod order;
-pub(crate) mod overload;
-pub(crate) mod pace;
 pub(crate) mod queue;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use admission::Admission;
 use held::Held;
-use order::{Kind, Kinds, Moment, Order};
-use overload::Overload;
+use order::{Kinds, Moment, Order};
 use queue::{Place, Queue};
 
+use super::admission::Admission;
+use super::admission::overload::Overload;
+use super::admission::pace::Kind;
 use super::command::{Arrival, Command};
 use super::ctx::Ctx;
 use crate::buffer::{Reservation, Short};

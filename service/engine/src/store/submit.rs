@@ -8,8 +8,8 @@ use super::{Opened, Rest, Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
 use crate::opened::{Beginning, OpenLump, PieceSize};
+use crate::owner::command::read::Wanted;
 use crate::owner::command::{Command, Reply};
-use crate::owner::reads::ranges::Wanted;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,

@@ -3,9 +3,9 @@
 use super::{Commit, Phase, Unflushed};
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
+use crate::owner::command::put::Misplaced;
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::{RingPiece, Tag};
-use crate::owner::put::Misplaced;
 use crate::storage::journal::writer::RingWrite;
 
 /// How long after the last batch the end is written anew.

@@ -1,14 +1,14 @@
 //! Changes that get no place in the journal, or whose place is not certain.
 
+use super::change::Change;
 use super::runs::moves_only_runs;
-use super::{Commit, Phase, Unflushed, times};
+use super::{Commit, Phase, Unflushed};
 use crate::error::Error;
-use crate::owner::change::Change;
 use crate::owner::command::Stage;
+use crate::owner::command::put::{Misplaced, Put};
 use crate::owner::ctx::Ctx;
 use crate::owner::gc::Gc;
 use crate::owner::io_table::RingPiece;
-use crate::owner::put::{Misplaced, Put};
 use crate::request::Durability;
 
 impl Commit {
@@ -20,7 +20,7 @@ impl Commit {
             && ctx.storage.index.get(id).is_some()
             && let Some(Change::Put(put)) = self.ready.pop_front()
         {
-            beat(ctx, *put);
+            self.beat(ctx, *put);
         }
     }
 
@@ -39,8 +39,8 @@ impl Commit {
             // record; and no lump gets its position.
             let position = journal.tail();
             let answer = self.apply(ctx, change, position, Durability::Synced);
-            times::carried_out(ctx, answer);
-            ctx.send_answers();
+            self.carried_out(ctx, answer);
+            self.send_answers(ctx);
             return;
         }
         let error = Error::JournalFull {
@@ -132,6 +132,14 @@ impl Commit {
         }
         self.phase = Phase::Idle;
     }
+
+    /// Tells a put that it has lost, after the one that won: answers come in the order of the log.
+    pub(super) fn beat(&mut self, ctx: &mut Ctx, put: Put) {
+        if let Some(id) = put.absent() {
+            self.send_answers(ctx);
+            put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
+        }
+    }
 }
 
 impl Unflushed {
@@ -146,13 +154,5 @@ impl Unflushed {
             Self::Header(_) | Self::Settled => return Some(self),
         }
         None
-    }
-}
-
-/// Tells a put that it has lost, after the one that won: answers come in the order of the log.
-pub(super) fn beat(ctx: &mut Ctx, put: Put) {
-    if let Some(id) = put.absent() {
-        ctx.send_answers();
-        put.refuse(ctx, Error::AlreadyExists { id }, Stage::Journal, false);
     }
 }

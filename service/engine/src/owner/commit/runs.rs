@@ -15,8 +15,7 @@
 
 use std::collections::VecDeque;
 
-use super::refusal::beat;
-use super::{BATCH_LIMIT, Commit, Phase, times};
+use super::{BATCH_LIMIT, Commit, Phase};
 use crate::clock::{self, monotonic_ns};
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -24,8 +23,8 @@ use crate::format::Portion;
 use crate::format::run::{Link, OpenRun};
 use crate::mutant::{self, Mutant};
 use crate::owner::command::Stage;
+use crate::owner::command::put::{Misplaced, Put};
 use crate::owner::ctx::Ctx;
-use crate::owner::put::{Misplaced, Put};
 use crate::request::Durability;
 use crate::storage::Storage;
 use crate::storage::journal::gc::{Relocation, Taken};
@@ -558,8 +557,8 @@ impl Commit {
         if mutant::is(Mutant::ReusesEarly) {
             ctx.freed |= ctx.storage.data.all_durable();
         }
-        times::carried_out(ctx, answers);
-        beaten.into_iter().for_each(|put| beat(ctx, put));
+        self.carried_out(ctx, answers);
+        beaten.into_iter().for_each(|put| self.beat(ctx, put));
     }
 
     /// Gives up the puts of the runs: the store takes no changes any more.

@@ -1,13 +1,13 @@
 //! The time of a commit, divided where a phase begins or ends: waiting for the batch or flush in
 //! flight, writes of its own batch, flushes that its data and its record need, and the rest.
 
-use super::super::change::{Answer, Change};
-use super::super::command::{Stage, Timing};
-use super::super::ctx::Ctx;
-use super::super::waiting::order::Kind;
+use super::change::{Answer, Change};
 use super::{Commit, Phase, Unflushed};
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
+use crate::owner::admission::pace::Kind;
+use crate::owner::command::{Stage, Timing};
+use crate::owner::ctx::Ctx;
 
 impl Unflushed {
     pub(super) fn timing(&mut self) -> Option<&mut Timing> {
@@ -89,18 +89,32 @@ impl Commit {
         }
         self.leave_behind();
     }
-}
 
-/// The time of these changes ends now. They are answered when the I/Os that follow are under way:
-/// each answer wakes a thread, which may take the processor from this one.
-pub(super) fn carried_out(ctx: &mut Ctx, answers: impl IntoIterator<Item = Answer>) {
-    let now_ns = monotonic_ns();
-    for mut answer in answers {
-        let timing = answer.timing();
-        timing.lap_waited(now_ns);
-        if let Some(took_ns) = timing.data_service_ns(now_ns) {
-            ctx.pace.served(Kind::Put, took_ns);
+    /// The time of these changes ends now. They are answered when the I/Os that follow are under way:
+    /// each answer wakes a thread, which may take the processor from this one.
+    pub(super) fn carried_out(&mut self, ctx: &mut Ctx, answers: impl IntoIterator<Item = Answer>) {
+        let now_ns = monotonic_ns();
+        for mut answer in answers {
+            let timing = answer.timing();
+            timing.lap_waited(now_ns);
+            if let Some(took_ns) = timing.data_service_ns(now_ns) {
+                ctx.pace.served(Kind::Put, took_ns);
+            }
+            self.answers.push(answer);
         }
-        ctx.answers.push(answer);
+    }
+
+    /// True: changes were carried out and are not answered.
+    pub(in crate::owner) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Answers the changes that were carried out, behind the I/Os that were handed out: the next batch
+    /// or flush does not wait for those who are told of the one before.
+    pub(in crate::owner) fn send_answers(&mut self, ctx: &mut Ctx) {
+        if self.has_answers() {
+            ctx.io.device.backend.start();
+            self.answers.drain(..).for_each(Answer::send);
+        }
     }
 }

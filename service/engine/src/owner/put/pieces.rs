@@ -11,26 +11,15 @@ use std::sync::Arc;
 
 use super::{Homeless, PLACES, Puts, allocate, full};
 use crate::buffer::AlignedBuf;
-use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::lump::LumpId;
-use crate::owner::command::{Reply, Stage};
+use crate::owner::command::Stage;
+use crate::owner::command::put::PieceWrite;
 use crate::owner::commit::Commit;
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
 use crate::payload::pieces::Begun;
-
-/// A piece of a lump that comes in.
-pub(crate) struct PieceWrite {
-    pub(crate) request: RequestId,
-    pub(crate) begun: Arc<Begun>,
-    /// First byte of the piece within the portion.
-    pub(crate) at: u64,
-    /// Until it is written.
-    pub(crate) buf: Option<AlignedBuf>,
-    pub(crate) reply: Reply<AlignedBuf>,
-}
 
 /// A place that the device has refused to write.
 pub(super) struct Suspect {

@@ -7,6 +7,7 @@ use super::Reads;
 use crate::buffer::AlignedBuf;
 use crate::error::Error;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::owner::command::read::EmbeddedRead;
 use crate::owner::command::{Reply, Stage};
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
@@ -18,19 +19,6 @@ use crate::units::RingPosition;
 const CHUNK: u64 = 1024 * 1024;
 
 const _: () = assert!(CHUNK > 2 * MAX_RECORD_LEN as u64);
-
-/// A piece of the ring that is being read.
-pub(crate) struct ReadEmbedded {
-    range: LumpRange,
-    /// Pinned: the first record of the piece, and its log offset.
-    position: RingPosition,
-    offset: u64,
-    /// First byte of the ring that is read.
-    start: u64,
-    /// The tail when the read began.
-    tail: RingPosition,
-    reply: Reply<EmbeddedPage>,
-}
 
 impl Reads {
     pub(in crate::owner) fn embedded(
@@ -60,7 +48,7 @@ impl Reads {
         let start = position.0 - position.0 % journal.unit();
         ctx.storage.journal.pin(position);
         reply.timing.lap(Stage::Index);
-        let read = ReadEmbedded {
+        let read = EmbeddedRead {
             range,
             position,
             offset,
@@ -76,7 +64,7 @@ impl Reads {
     pub(in crate::owner) fn embedded_read(
         &self,
         ctx: &mut Ctx,
-        read: ReadEmbedded,
+        read: EmbeddedRead,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
@@ -88,7 +76,7 @@ impl Reads {
 }
 
 /// The lumps whose records are in the bytes of a piece of the ring.
-fn embedded_in(ctx: &Ctx, read: &ReadEmbedded, bytes: &[u8]) -> Result<EmbeddedPage, Error> {
+fn embedded_in(ctx: &Ctx, read: &EmbeddedRead, bytes: &[u8]) -> Result<EmbeddedPage, Error> {
     let within = |id| read.range.start <= id && read.range.end.is_none_or(|end| id < end);
     let mut page = EmbeddedPage::default();
     let (mut position, mut offset) = (read.position, read.offset);

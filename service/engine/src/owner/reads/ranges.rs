@@ -9,57 +9,24 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Reads, learn_length};
+use super::{Reads, learn_length, note};
 use crate::buffer::{AlignedBuf, Reservation};
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::format::sums::Chunks;
-use crate::format::verify::{Provenance, Subject};
+use crate::format::verify::{Misfit, Subject};
 use crate::lump::LumpId;
-use crate::opened::{Beginning, OpenLump, PieceSize};
+use crate::opened::{Beginning, OpenLump, Pin};
+use crate::owner::command::read::{CLOSE, PieceRead, RangePiece, Wanted};
 use crate::owner::command::{Reply, Stage};
 use crate::owner::ctx::Ctx;
-use crate::owner::finisher::{FinishPiece, FinishRange};
 use crate::owner::io_table::Tag;
 use crate::payload::LumpData;
 use crate::units::ByteOffset;
 
-/// Bytes that are rather read in vain than with a second I/O.
-const CLOSE: u64 = 128 * 1024;
-
-/// Bytes of a lump that are asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    /// First byte.
-    pub(crate) offset: u64,
-    /// How many; clipped to the lump.
-    pub(crate) len: u64,
-    /// A piece of them is enough, and the lump stays open for the rest; `None`: all are wanted.
-    pub(crate) piece: Option<PieceSize>,
-}
-
-impl Wanted {
-    /// Bytes at once where `provenance` asks for it: only checksums that must fit can vouch for
-    /// a part before all has been read.
-    pub(crate) fn of(self, provenance: Provenance) -> Self {
-        Self {
-            piece: self.piece.filter(|_| provenance == Provenance::Own),
-            ..self
-        }
-    }
-
-    /// Most bytes that are read at once, of a lump that takes `stored` bytes of disk.
-    pub(crate) fn memory(self, stored: u64) -> u64 {
-        let chunk = Chunks::of(stored).chunk_len();
-        let most = self.piece.map_or(u64::MAX, |piece| piece.most(chunk));
-        let len = self.len.min(most);
-        len.saturating_add(2 * chunk + 2 * CLOSE).min(stored)
-    }
-}
-
 /// The range of a lump that is being read.
-pub(crate) struct RangeRead {
+pub(super) struct RangeRead {
     request: RequestId,
     portion: Portion,
     subject: Subject,
@@ -79,15 +46,8 @@ pub(crate) struct RangeRead {
     reply: Reply<Beginning>,
 }
 
-/// Which piece of a range an I/O reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    Body,
-    End,
-}
-
 /// The bytes `offset..offset + len`, clipped to a lump of `length` bytes.
-pub(crate) fn clip(id: LumpId, offset: u64, len: u64, length: u64) -> Result<Range<u64>, Error> {
+pub(super) fn clip(id: LumpId, offset: u64, len: u64, length: u64) -> Result<Range<u64>, Error> {
     if offset > length {
         return Err(Error::RangeOutside { id, offset, length });
     }
@@ -97,7 +57,7 @@ pub(crate) fn clip(id: LumpId, offset: u64, len: u64, length: u64) -> Result<Ran
 impl RangeRead {
     /// The I/Os that the present knowledge asks for, as bytes of the portion. `unit`: I/Os consist
     /// of whole ones.
-    fn plan(&mut self, unit: u64) -> Vec<(Piece, Range<u64>)> {
+    fn plan(&mut self, unit: u64) -> Vec<(RangePiece, Range<u64>)> {
         let total = self.portion.byte_len(self.subject.block_size).0;
         let last = total - self.subject.block_size.bytes();
         let Wanted { offset, len, .. } = self.wanted;
@@ -105,7 +65,7 @@ impl RangeRead {
         // is read whole. What is read of any other may lie behind its end.
         let from_first = offset == 0 && len > 0 && (self.wanted.piece.is_some() || len >= total);
         if self.payload_len.is_none() && total > CLOSE && !from_first {
-            return vec![(Piece::End, last..total)];
+            return vec![(RangePiece::End, last..total)];
         }
         // Chunks of the portion are as long as those of the lump, or as several of them.
         let chunks = Chunks::of(self.payload_len.unwrap_or(total));
@@ -123,13 +83,74 @@ impl RangeRead {
         if self.end.is_none() && to + CLOSE >= last {
             to = total;
         } else if self.end.is_none() {
-            pieces.push((Piece::End, last..total));
+            pieces.push((RangePiece::End, last..total));
         }
         self.body_at = from..to;
         if to > from {
-            pieces.insert(0, (Piece::Body, from..to));
+            pieces.insert(0, (RangePiece::Body, from..to));
         }
         pieces
+    }
+
+    /// Verifies the bytes and answers the request. `pin` keeps the lump open; `None`: the body has
+    /// all that is wanted.
+    fn finish(self, ctx: &Ctx, body: AlignedBuf, pin: Option<Pin>) {
+        ctx.finisher.run(body.len(), move |counters| {
+            let Self {
+                portion,
+                subject,
+                start,
+                wanted,
+                body_at,
+                end,
+                reply,
+                ..
+            } = self;
+            let mismatch = |misfit: Misfit| Error::mismatch(subject.id, portion, start.0, &misfit);
+            let judged = subject
+                .judge_end(end.as_deref().unwrap_or(&body))
+                .map_err(mismatch)
+                .and_then(|end| {
+                    let wanted = clip(subject.id, wanted.offset, wanted.len, end.0)?;
+                    let first = wanted.start..wanted.end.min(body_at.end.max(wanted.start));
+                    let rest = pin.zip(end.1.clone()).map(|(pin, trailer)| OpenLump {
+                        pin,
+                        subject,
+                        start,
+                        payload_len: end.0,
+                        trailer,
+                    });
+                    let judged = subject.judge_part(&body, body_at.start, first, end);
+                    judged
+                        .map_err(mismatch)
+                        .map(|judged| (wanted, judged, rest))
+                });
+            note(
+                counters,
+                judged.as_ref().map(|(_, judged, _)| judged.verified),
+            );
+            let outcome = judged.map(|(wanted, judged, rest)| Beginning {
+                first: LumpData::judged(body, &judged),
+                wanted,
+                total_length: judged.payload_len,
+                rest,
+            });
+            reply.send(outcome, Stage::Data);
+        });
+    }
+}
+
+impl PieceRead {
+    /// Verifies the bytes and answers the request.
+    fn finish(self, ctx: &Ctx, body: AlignedBuf) {
+        ctx.finisher.run(body.len(), move |counters| {
+            let judged = self.lump.judge(&body, self.wanted);
+            // Before the answer, so that the reader has the last handle.
+            drop(self.lump);
+            note(counters, judged.as_ref().map(|judged| judged.verified));
+            let piece = judged.map(|judged| LumpData::judged(body, &judged));
+            self.reply.send(piece, Stage::Data);
+        });
     }
 }
 
@@ -192,7 +213,7 @@ impl Reads {
             return self.finish_range(ctx, key);
         }
         for (piece, bytes) in pieces {
-            if piece == Piece::Body {
+            if piece == RangePiece::Body {
                 ctx.io.reservation = read.reservation.take();
             }
             let len = bytes.end - bytes.start;
@@ -206,7 +227,7 @@ impl Reads {
     pub(in crate::owner) fn range_read(
         &mut self,
         ctx: &mut Ctx,
-        (key, piece): (u64, Piece),
+        (key, piece): (u64, RangePiece),
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
@@ -218,8 +239,8 @@ impl Reads {
             read.error.get_or_insert(error.of_lump(read.subject.id));
         }
         match piece {
-            Piece::Body => read.body = buf,
-            Piece::End => read.end = buf,
+            RangePiece::Body => read.body = buf,
+            RangePiece::End => read.end = buf,
         }
         if read.in_flight > 0 {
             return;
@@ -262,14 +283,14 @@ impl Reads {
 
     /// Everything has been read: what remains touches the payload.
     fn finish_range(&mut self, ctx: &mut Ctx, key: u64) {
-        let Some(read) = self.ranges.remove(&key) else {
+        let Some(mut read) = self.ranges.remove(&key) else {
             return;
         };
         if let Some(error) = read.error {
             ctx.unpin(read.portion);
             return read.reply.send(Err(error), Stage::Data);
         }
-        let body = read.body.unwrap_or_else(|| ctx.io.pool.zeroed(0));
+        let body = read.body.take().unwrap_or_else(|| ctx.io.pool.zeroed(0));
         let to = read.wanted.offset.saturating_add(read.wanted.len);
         let to = read.payload_len.map_or(to, |length| to.min(length));
         let pin = if read.body_at.end < to {
@@ -278,17 +299,7 @@ impl Reads {
             ctx.unpin(read.portion);
             None
         };
-        ctx.finisher.finish_range(FinishRange {
-            portion: read.portion,
-            subject: read.subject,
-            start: read.start,
-            wanted: read.wanted,
-            body_at: read.body_at,
-            body,
-            end: read.end,
-            pin,
-            reply: read.reply,
-        });
+        read.finish(ctx, body, pin);
     }
 
     /// Reads a piece of a lump that is open.
@@ -318,28 +329,13 @@ impl Reads {
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
-        let PieceRead {
-            lump,
-            wanted,
-            reply,
-        } = read;
         match (result, buf) {
-            (Ok(()), Some(body)) => ctx.finisher.finish_piece(FinishPiece {
-                lump,
-                wanted,
-                body,
-                reply,
-            }),
-            (Err(error), _) => reply.send(Err(error.of_lump(lump.subject.id)), Stage::Data),
-            (Ok(()), None) => reply.send(Err(Error::Closed), Stage::Data),
+            (Ok(()), Some(body)) => read.finish(ctx, body),
+            (Err(error), _) => {
+                let error = error.of_lump(read.lump.subject.id);
+                read.reply.send(Err(error), Stage::Data);
+            }
+            (Ok(()), None) => read.reply.send(Err(Error::Closed), Stage::Data),
         }
     }
-}
-
-/// A piece of a lump that is open, whose read is in flight.
-pub(crate) struct PieceRead {
-    lump: Arc<OpenLump>,
-    /// Bytes of the lump.
-    wanted: Range<u64>,
-    reply: Reply<LumpData>,
 }

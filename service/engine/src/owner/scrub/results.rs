@@ -2,10 +2,11 @@
 
 use super::plan::{Target, place};
 use super::verify::{Verdict, Verified, Work};
-use super::{FINDINGS, MARKS, MOST, Part, Place, Scrub};
+use super::{MARKS, MOST, Part, Place, Scrub};
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
 use crate::owner::ctx::Ctx;
+use crate::scrub::FINDINGS;
 use crate::units::RingPosition;
 
 impl Scrub {

@@ -1,7 +1,6 @@
 //! Compares bytes with checksums, on the finisher's threads.
 
 use super::{Large, Part, Place};
-use crate::buffer::AlignedBuf;
 use crate::format::record::{Decoded, Record};
 use crate::format::sums::PayloadSums;
 use crate::format::verify::Misfit;
@@ -9,7 +8,7 @@ use crate::lump::LumpId;
 
 /// Verdict on the bytes of a lump.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     Verified,
     Unverified,
     /// A lump in the data region is not what was written.
@@ -19,7 +18,7 @@ pub(crate) enum Verdict {
 }
 
 /// Task for bytes that were read.
-pub(crate) enum Work {
+pub(super) enum Work {
     /// Whole lumps.
     Group(Vec<Part>),
     /// The end of a large lump.
@@ -28,32 +27,25 @@ pub(crate) enum Work {
     Piece(Box<Large>),
 }
 
-/// A read on its way to a thread that looks at its bytes.
-pub(crate) struct Job {
-    pub(super) work: Work,
-    pub(super) buf: AlignedBuf,
-}
-
-/// Result of a [`Job`].
-pub(crate) enum Verified {
+/// Result of [`Work::verify`].
+pub(super) enum Verified {
     Group(Vec<(Part, Verdict)>),
     /// More is to be read.
     Continue(Box<Large>),
     Large(Box<Large>, Verdict),
 }
 
-impl Job {
-    pub(crate) fn run(self) -> Verified {
-        let Self { work, buf } = self;
-        match work {
-            Work::Group(parts) => {
+impl Work {
+    pub(super) fn verify(self, buf: &[u8]) -> Verified {
+        match self {
+            Self::Group(parts) => {
                 let verdicts = parts.into_iter().map(|part| {
-                    let verdict = whole(&part, &buf);
+                    let verdict = whole(&part, buf);
                     (part, verdict)
                 });
                 Verified::Group(verdicts.collect())
             }
-            Work::End(mut large) => match large.subject.judge_end(&buf) {
+            Self::End(mut large) => match large.subject.judge_end(buf) {
                 Ok(end) => {
                     let sums = PayloadSums::new(end.0);
                     large.begun = Some((sums, end));
@@ -61,7 +53,7 @@ impl Job {
                 }
                 Err(misfit) => Verified::Large(large, Verdict::Misfit(misfit)),
             },
-            Work::Piece(large) => piece(large, &buf),
+            Self::Piece(large) => piece(large, buf),
         }
     }
 }

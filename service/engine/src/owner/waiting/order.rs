@@ -18,44 +18,7 @@
 
 use super::queue::Lanes;
 use crate::options::QueuePolicy;
-
-/// Kinds of requests that wait for a slot at the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Needs a buffer before it can start.
-    Get,
-    /// A get that may have the memory kept for small ones.
-    Small,
-    Head,
-    Put,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Head, Self::Put, Self::Small];
-
-    pub(super) fn index(self) -> usize {
-        match self {
-            Self::Get => 0,
-            Self::Head => 1,
-            Self::Put => 2,
-            Self::Small => 3,
-        }
-    }
-
-    /// True: it needs memory for what it reads.
-    pub(super) fn is_get(self) -> bool {
-        matches!(self, Self::Get | Self::Small)
-    }
-
-    /// Index of its times: gets of all sizes are timed together.
-    pub(super) fn timed(self) -> usize {
-        match self {
-            Self::Get | Self::Small => 0,
-            Self::Head => 1,
-            Self::Put => 2,
-        }
-    }
-}
+use crate::owner::admission::pace::Kind;
 
 /// A set of kinds: those that could start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! The requests that wait for a slot at the disk: a bounded number of them (the
-//! [admission](super::admission) counts), kept so that each [`Order`] finds its next one in
+//! [admission](crate::owner::admission) counts), kept so that each [`Order`] finds its next one in
 //! logarithmic time. Pure: no clock, no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::order::{Kind, Kinds, Moment, Order};
+use super::order::{Kinds, Moment, Order};
+use crate::owner::admission::pace::Kind;
 
 /// Properties that the order of a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

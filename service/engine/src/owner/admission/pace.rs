@@ -1,6 +1,42 @@
 //! How fast requests are served, from what was observed lately. Pure: no clock, no I/O.
 
-use super::order::Kind;
+/// Kinds of requests that wait for a slot at the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Needs a buffer before it can start.
+    Get,
+    /// A get that may have the memory kept for small ones.
+    Small,
+    Head,
+    Put,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Head, Self::Put, Self::Small];
+
+    pub(in crate::owner) fn index(self) -> usize {
+        match self {
+            Self::Get => 0,
+            Self::Head => 1,
+            Self::Put => 2,
+            Self::Small => 3,
+        }
+    }
+
+    /// True: it needs memory for what it reads.
+    pub(in crate::owner) fn is_get(self) -> bool {
+        matches!(self, Self::Get | Self::Small)
+    }
+
+    /// Index of its times: gets of all sizes are timed together.
+    pub(in crate::owner) fn timed(self) -> usize {
+        match self {
+            Self::Get | Self::Small => 0,
+            Self::Head => 1,
+            Self::Put => 2,
+        }
+    }
+}
 
 /// Mean and mean deviation of a series in which the latest counts most, as RFC 6298 keeps them
 /// for round trips: weights 1/8 and 1/4.

@@ -3,6 +3,9 @@
 //! A request counts from here until the owner thread starts, answers or drops it, so the channel
 //! and the queue behind it together hold at most `queue_limit` requests.
 
+pub(crate) mod overload;
+pub(crate) mod pace;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

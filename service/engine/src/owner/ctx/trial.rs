@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::command::Command;
-use super::ctx::Ctx;
-use super::io_table::Tag;
+use super::Ctx;
 use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::health::FROZEN;
+use crate::owner::command::Command;
+use crate::owner::io_table::Tag;
 
 /// For a message.
 pub(super) fn reason(why: &str) -> Arc<str> {
@@ -24,7 +24,7 @@ pub(super) fn reason(why: &str) -> Arc<str> {
 
 impl Ctx {
     /// Begins a trial write, if one is due.
-    pub(super) fn try_write(&mut self, now_ns: u64) {
+    pub(in crate::owner) fn try_write(&mut self, now_ns: u64) {
         let due_ns = self.io.judge.trial_write_due_ns();
         if due_ns.is_none_or(|due_ns| due_ns > now_ns) {
             return;
@@ -46,13 +46,13 @@ impl Ctx {
     }
 
     /// A trial write has ended: nothing was put there.
-    pub(super) fn tried_write(&mut self, portion: Portion, result: &Result<(), Error>) {
+    pub(in crate::owner) fn tried_write(&mut self, portion: Portion, result: &Result<(), Error>) {
         self.storage.data.free_unused(portion);
         self.io.judge.trial_write_ended(result, monotonic_ns());
     }
 
     /// When the state of the store may change though nothing happens.
-    pub(super) fn judged_ns(&self) -> Option<u64> {
+    pub(in crate::owner) fn judged_ns(&self) -> Option<u64> {
         let hangs = self.io.hangs_at_ns();
         // Once it is told that an I/O hangs, its end is waited for.
         let hangs = hangs.filter(|_| !self.health.state.is_out());
@@ -68,7 +68,7 @@ impl Ctx {
 
     /// Why this change is not taken now. Deletes are, while the disk refuses writes: they may free
     /// what a nearly full store has outside a bad spot.
-    pub(super) fn refuses(&self, change: &Command) -> Option<Error> {
+    pub(in crate::owner) fn refuses(&self, change: &Command) -> Option<Error> {
         self.refuses_changes().or_else(|| {
             let is_put = matches!(change, Command::Put(_) | Command::PutPiece(_));
             if (is_put || change.is_delete()) && self.shared.frozen.load(Ordering::SeqCst) {

@@ -50,8 +50,8 @@ mod tests {
     use super::*;
     use crate::declaration::RequestId;
     use crate::owner::command::Reply;
-    use crate::owner::delete::Delete;
-    use crate::owner::put::Put;
+    use crate::owner::command::put::Put;
+    use crate::owner::commit::delete::Delete;
     use crate::request::{Durability, PutCondition};
 
     fn change(what: What) -> Change {
