@@ -14,14 +14,14 @@ pub struct Query {
     /// As it stands there.
     pub text: String,
     /// The query to Prometheus: all variables have values.
-    pub asked: Asked,
+    pub asked: QueryKind,
     /// Why it may have no data; `None`: it must have some.
     pub may_be_empty: Option<String>,
 }
 
 /// Kind of query.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum QueryKind {
     /// An expression over a range of time.
     Expression(String),
     /// The values of a label among the series of a selector.
@@ -85,11 +85,11 @@ fn of_dashboard(dashboard: &Value, absent: &BTreeMap<String, String>, all: &mut 
         .collect();
     let mut add = |place: String, text: &str, may_be_empty: Option<String>| {
         let asked = match label_values(text) {
-            Some((of, label)) => Asked::LabelValues {
+            Some((of, label)) => QueryKind::LabelValues {
                 of: fill(of, &names),
                 label: label.to_owned(),
             },
-            None => Asked::Expression(fill(text, &names)),
+            None => QueryKind::Expression(fill(text, &names)),
         };
         all.push(Query {
             place,

@@ -44,7 +44,7 @@ pub fn keys(folder: &Path, more: &str) -> PathBuf {
 
 /// One bucket, asked as one access key. Answers are what came, whatever the status.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct BucketClient {
     bucket: Bucket,
     credentials: Credentials,
     agent: Agent,
@@ -53,7 +53,7 @@ pub struct Client {
 /// Status and body of an answer; `None`: there was none.
 pub type Answer = Option<(u16, Vec<u8>)>;
 
-impl Client {
+impl BucketClient {
     /// The bucket `name` of the service at `ADDRESS:PORT`.
     ///
     /// # Panics
@@ -243,7 +243,7 @@ impl Client {
 
     /// All objects whose keys begin so, in the order of the pages, which have `size` entries; and
     /// how many pages there were.
-    pub fn list_all(&self, prefix: &str, size: usize) -> Option<(Vec<Listed>, usize)> {
+    pub fn list_all(&self, prefix: &str, size: usize) -> Option<(Vec<ObjectEntry>, usize)> {
         let (mut all, mut token) = (Vec::new(), None::<String>);
         for pages in 1.. {
             let mut action = self.bucket.list_objects_v2(Some(&self.credentials));
@@ -254,7 +254,7 @@ impl Client {
             }
             let text = good(read(self.agent.get(action.sign(PATIENCE).as_str()).call()))?;
             let page = ListObjectsV2::parse_response(&text).ok()?;
-            all.extend(page.contents.into_iter().map(|found| Listed {
+            all.extend(page.contents.into_iter().map(|found| ObjectEntry {
                 key: found.key,
                 size: found.size.unwrap_or(u64::MAX),
                 etag: found.etag.unwrap_or_default(),
@@ -277,7 +277,7 @@ impl Client {
 
 /// An object as a list has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ObjectEntry {
     /// Its key.
     pub key: String,
     /// Its bytes.

@@ -14,7 +14,7 @@ const QUIET: Duration = Duration::from_secs(3);
 
 /// Items handed out.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct TraceItems {
     /// Block requests as they completed.
     pub lines: Vec<BlockLine>,
     /// The last gaps reported by the service; empty: none.
@@ -27,7 +27,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Watching {
     over: oneshot::Sender<()>,
-    task: JoinHandle<Seen>,
+    task: JoinHandle<TraceItems>,
 }
 
 impl Watching {
@@ -55,7 +55,7 @@ impl Watching {
         let first = stream.message().await.expect("the trace goes on");
         let (over, mut is_over) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let (mut seen, mut ended, mut last) = (Seen::default(), false, Instant::now());
+            let (mut seen, mut ended, mut last) = (TraceItems::default(), false, Instant::now());
             let mut next = first;
             // The service says something every second.
             while let Some(message) = next {
@@ -83,7 +83,7 @@ impl Watching {
     ///
     /// # Panics
     /// When block requests were left out because this side was too slow.
-    pub async fn end(self) -> Seen {
+    pub async fn end(self) -> TraceItems {
         // Whoever collects may have ended already: the service is gone.
         let _ = self.over.send(());
         self.task.await.expect("the watch ends")

@@ -183,7 +183,7 @@ pub struct RequestSummary {
     pub end_ns: u64,
     /// False: it failed.
     pub ok: bool,
-    /// See [`crate::Ended::control`].
+    /// See [`crate::EndedRequest::control`].
     pub control: bool,
     /// Nanoseconds in stage recv.
     pub recv_ns: u64,

@@ -29,7 +29,7 @@ use lumpscope_ebpf_common::{InFlight, flag, op, stats};
 use lumpscope_units::human::{count, counted};
 
 use crate::clock::monotonic_ns;
-use crate::device::{Layer, Target};
+use crate::device::{Layer, StoreDisk};
 use crate::disk_stat::{DiskStat, LARGEST_REQUEST, in_flight, read_stat};
 use crate::event::Event;
 use crate::heat::{Cells, began_ns};
@@ -104,7 +104,7 @@ struct Sequences {
 
 /// The kernel's counts around a reading of the probes'.
 #[derive(Debug, Clone, Copy, Default)]
-struct Reading {
+struct CountsReading {
     before: DiskStat,
     after: DiskStat,
     /// Requests that were under way before or after.
@@ -117,7 +117,7 @@ struct Compared {
     layer: Layer,
     seen: Counters,
     /// `None`: the kernel's statistics cannot be read.
-    kernel: Option<Reading>,
+    kernel: Option<CountsReading>,
     /// Requests and bytes under way when watching began: the counts may differ by as much.
     slack: DiskStat,
     sequences: Sequences,
@@ -138,7 +138,7 @@ impl WatchedDisk {
     /// watched before: whatever was made when it was not would be half known.
     pub(crate) fn arm(
         probes: &mut Probes,
-        target: &Target,
+        target: &StoreDisk,
         slot: Slot,
     ) -> Result<WatchedDisk, aya::maps::MapError> {
         let (name, dev, layer) = (&target.disk, target.placement.dev, target.layer);
@@ -150,7 +150,7 @@ impl WatchedDisk {
         };
         let slot = slot.number;
         probes.watch(dev, slot, layer)?;
-        let (mut counters, mut reading) = ([0; stats::COUNT], Reading::default());
+        let (mut counters, mut reading) = ([0; stats::COUNT], CountsReading::default());
         let at_rest = look(|| {
             let around = read_around(name, || counters = probes.counters(slot));
             reading = around.unwrap_or_default();
@@ -310,7 +310,7 @@ impl WatchedDisk {
     }
 }
 
-impl Reading {
+impl CountsReading {
     /// Requests and bytes under way meanwhile; 0 on an idle disk.
     fn slack(&self) -> DiskStat {
         let moved = self.after.since(self.before);
@@ -326,8 +326,8 @@ impl Reading {
         self.slack() == DiskStat::default()
     }
 
-    fn since(self, begin: DiskStat) -> Reading {
-        Reading {
+    fn since(self, begin: DiskStat) -> CountsReading {
+        CountsReading {
             before: self.before.since(begin),
             after: self.after.since(begin),
             flying: self.flying,
@@ -458,7 +458,7 @@ fn being_counted() -> u64 {
 }
 
 /// Reads the kernel's counts before and after doing something; `None`: they cannot be read.
-fn read_around(disk: &str, act: impl FnOnce()) -> Option<Reading> {
+fn read_around(disk: &str, act: impl FnOnce()) -> Option<CountsReading> {
     let (before, flying_before) = (read_stat(disk), in_flight(disk).unwrap_or(0));
     act();
     let (flying_after, after) = (in_flight(disk).unwrap_or(0), read_stat(disk));
@@ -469,7 +469,7 @@ fn read_around(disk: &str, act: impl FnOnce()) -> Option<Reading> {
         flying_after,
         after.under_way,
     ];
-    Some(Reading {
+    Some(CountsReading {
         before,
         after,
         flying: flying.into_iter().max().unwrap_or(0),

@@ -59,7 +59,7 @@ pub(crate) enum Layer {
 
 /// A store's disk.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct StoreDisk {
     /// Name in /sys/block.
     pub(crate) disk: String,
     /// Major and minor number of the whole disk.
@@ -75,7 +75,7 @@ pub(crate) struct Target {
 }
 
 /// Finds the disk below a store.
-pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
+pub(crate) fn resolve(path: &Path) -> Result<StoreDisk, DeviceError> {
     let found = look(path)?;
     let is_file = found.is_file();
     if !is_file && !found.file_type().is_block_device() {
@@ -94,7 +94,7 @@ pub(crate) fn resolve(path: &Path) -> Result<Target, DeviceError> {
 }
 
 /// As [`resolve`]; a directory stands for the disk of its file system, and has no place on it.
-pub(crate) fn resolve_any(path: &Path) -> Result<Target, DeviceError> {
+pub(crate) fn resolve_any(path: &Path) -> Result<StoreDisk, DeviceError> {
     let found = look(path)?;
     if found.is_dir() {
         return below(path, &found);
@@ -110,7 +110,7 @@ fn look(path: &Path) -> Result<Metadata, DeviceError> {
 }
 
 /// The disk below a device, or below the file system of anything else. Where on it is left open.
-pub(crate) fn below(path: &Path, found: &Metadata) -> Result<Target, DeviceError> {
+pub(crate) fn below(path: &Path, found: &Metadata) -> Result<StoreDisk, DeviceError> {
     let owned = || path.to_owned();
     let is_device = found.file_type().is_block_device();
     let dev = if is_device { found.rdev() } else { found.dev() };
@@ -144,7 +144,7 @@ pub(crate) fn below(path: &Path, found: &Metadata) -> Result<Target, DeviceError
         false if !paths_of(&disk).is_empty() => Layer::Paths,
         false => Layer::Bios,
     };
-    Ok(Target {
+    Ok(StoreDisk {
         disk,
         devno,
         layer,
@@ -193,7 +193,7 @@ fn ranges_in(dir: &Path) -> Vec<u64> {
 }
 
 /// Where the store's bytes are now.
-pub(crate) fn place(path: &Path, target: &Target) -> Result<Vec<Extent>, DeviceError> {
+pub(crate) fn place(path: &Path, target: &StoreDisk) -> Result<Vec<Extent>, DeviceError> {
     let Some(file) = &target.file else {
         return Ok(vec![Extent {
             offset: 0,

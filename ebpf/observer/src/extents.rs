@@ -31,7 +31,7 @@ pub struct Placement {
 
 /// A run of sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SectorRun {
     pub(crate) sector: u64,
     pub(crate) sectors: u64,
 }
@@ -44,7 +44,7 @@ impl Placement {
 
     /// The sectors that hold `len` bytes at `offset`; places that are not on the disk are left
     /// out.
-    pub(crate) fn runs(&self, offset: u64, len: u64) -> Vec<Run> {
+    pub(crate) fn runs(&self, offset: u64, len: u64) -> Vec<SectorRun> {
         let end = offset.saturating_add(len);
         let first = self
             .extents
@@ -58,7 +58,7 @@ impl Placement {
                 continue;
             }
             let sector = extent.sector.saturating_add((from - extent.offset) / 512);
-            runs.push(Run {
+            runs.push(SectorRun {
                 sector,
                 sectors: (to - from).div_ceil(512),
             });
@@ -95,7 +95,7 @@ mod tests {
                 },
             ],
         };
-        let run = |sector, sectors| Run { sector, sectors };
+        let run = |sector, sectors| SectorRun { sector, sectors };
         assert_eq!(placement.runs(512, 1024), [run(1001, 2)]);
         assert_eq!(placement.runs(2048, 4096), [run(1004, 4), run(5000, 4)]);
         assert_eq!(placement.runs(4096, 16384), [run(5000, 8), run(9000, 8)]);

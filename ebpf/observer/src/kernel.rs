@@ -46,7 +46,7 @@ pub(crate) enum PlanError {
 
 /// How to load one flavour.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct LoadPlan {
     pub(crate) flavour: Flavour,
     /// In the order in which they are to be attached.
     pub(crate) hooks: Vec<Hook>,
@@ -74,7 +74,7 @@ pub(crate) struct Hook {
     pub(crate) why_not: String,
 }
 
-impl Plan {
+impl LoadPlan {
     /// The kernel refused a program: does without it, if that can be done.
     pub(crate) fn give_up(&mut self, program: &str, why_not: &str) -> bool {
         let wanted = |hook: &&mut Hook| hook.program == program && hook.why_not.is_empty();
@@ -193,7 +193,7 @@ pub(crate) fn ladder(release: Release, forced: Option<Flavour>) -> Vec<Flavour> 
 }
 
 /// Finds out what a flavour has to be told. Hooks of these names count as missing.
-pub(crate) fn plan(flavour: Flavour, hidden: &[String]) -> Result<Plan, PlanError> {
+pub(crate) fn plan(flavour: Flavour, hidden: &[String]) -> Result<LoadPlan, PlanError> {
     let hidden = |hook: &str| hidden.iter().any(|name| name == hook);
     let mut plan = match flavour {
         Flavour::TpBtf | Flavour::RawTp => {

@@ -44,7 +44,7 @@ pub use api::{
     TraceContext, Tuning, WatchedStore,
 };
 pub use cgroup::container;
-pub use correlate::{Correlator, Declared, Ended, Input, Limits, OWNERS};
+pub use correlate::{Correlator, Declared, EndedRequest, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
 pub use failure::Failure;

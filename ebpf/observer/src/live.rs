@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// A bounded queue that the observer fills. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watch<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<WatchQueue<T>>,
 }
 
 #[derive(Debug)]
-struct Shared<T> {
+struct WatchQueue<T> {
     queue: Mutex<Queue<T>>,
     capacity: usize,
     dropped: AtomicU64,
@@ -75,12 +75,12 @@ impl Room {
 /// The other end of a [`Watch`].
 #[derive(Debug)]
 pub(crate) struct Feed<T> {
-    shared: Weak<Shared<T>>,
+    shared: Weak<WatchQueue<T>>,
 }
 
 /// A watch of at most `capacity` things, and its other end.
 pub(crate) fn watch<T>(capacity: usize) -> (Watch<T>, Feed<T>) {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(WatchQueue {
         queue: Mutex::new(Queue {
             things: VecDeque::new(),
             waiting: 0,
@@ -147,7 +147,7 @@ impl<T> Feed<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> WatchQueue<T> {
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

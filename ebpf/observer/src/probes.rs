@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
 use crate::device::Layer;
 use crate::heat::{self, Cells};
-use crate::kernel::{self, Hook, Plan, PlanError, Release};
+use crate::kernel::{self, Hook, LoadPlan, PlanError, Release};
 use crate::pins::{PinError, Pins};
 use crate::report::ProgramReport;
 use crate::shared_map::{Access, SharedMap};
@@ -140,7 +140,7 @@ impl Probes {
     /// Begins anew without a program that the kernel refuses, if it can be done without: the others
     /// must know before they are loaded.
     fn attach_what_can_be(
-        mut plan: Plan,
+        mut plan: LoadPlan,
         object: &[u8],
         tuning: &Tuning,
         devices: u32,
@@ -155,7 +155,7 @@ impl Probes {
     }
 
     fn attach_plan(
-        plan: &Plan,
+        plan: &LoadPlan,
         object: &[u8],
         tuning: &Tuning,
         devices: u32,

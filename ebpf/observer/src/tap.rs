@@ -109,18 +109,18 @@ impl TappedDisk {
 /// Dropping it detaches the probes.
 #[derive(Debug)]
 pub struct BlockTap {
-    shared: Arc<Shared>,
+    shared: Arc<TapShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct TapShared {
     ended: AtomicBool,
-    core: Mutex<Core>,
+    core: Mutex<TapState>,
 }
 
 #[derive(Debug)]
-struct Core {
+struct TapState {
     probes: Probes,
     disks: Vec<Tapped>,
     kept: usize,
@@ -151,9 +151,9 @@ impl BlockTap {
         for path in paths {
             disks.extend(arm(&mut probes, &mut slots, &disks, path)?);
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TapShared {
             ended: AtomicBool::new(false),
-            core: Mutex::new(Core {
+            core: Mutex::new(TapState {
                 probes,
                 disks,
                 kept: 0,
@@ -212,8 +212,8 @@ impl Drop for BlockTap {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Core> {
+impl TapShared {
+    fn lock(&self) -> MutexGuard<'_, TapState> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -225,7 +225,7 @@ impl Shared {
     }
 }
 
-impl Core {
+impl TapState {
     fn drain(&mut self) {
         while let Some(raw) = self.probes.next_event() {
             self.keep(TappedRequest::from(&raw), raw.dev);

@@ -15,7 +15,7 @@ use lumpscope_server::json::to_json;
 use lumpscope_units::{Size, clock::date, human};
 use serde_json::{Value, json};
 
-use super::client::{Connection, Form};
+use super::client::{ConnectionArgs, OutputFormat};
 use super::output::{self, escaped};
 
 /// `lumpscope admin`.
@@ -122,10 +122,10 @@ struct ServiceArgs {
 }
 
 /// Carries out one of them.
-pub(super) async fn run(connection: Connection, args: AdminArgs) -> Result<ExitCode> {
+pub(super) async fn run(connection: ConnectionArgs, args: AdminArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     let (json, text) = answer(&client, args.command).await?;
-    Form { json: args.json }.say(|| json, || text)?;
+    OutputFormat { json: args.json }.say(|| json, || text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,7 +13,7 @@ use super::output::{print, print_json};
 // No documentation: clap would take it for that of the program.
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(|arg| arg.global(true)))]
-pub(super) struct Connection {
+pub(super) struct ConnectionArgs {
     /// Service: http://HOST:PORT, https://HOST:PORT or unix:PATH
     #[arg(
         long,
@@ -53,7 +53,7 @@ pub(super) struct Connection {
     retries: usize,
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Client> {
         Ok(Client::connect(self.options()?).await?)
@@ -97,13 +97,13 @@ impl Connection {
 
 /// The form of an answer.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct OutputFormat {
     /// Print JSON, one object per line, instead of text
     #[arg(long)]
     pub(super) json: bool,
 }
 
-impl Form {
+impl OutputFormat {
     /// Prints an answer.
     pub(super) fn say(
         self,

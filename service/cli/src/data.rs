@@ -11,7 +11,7 @@ use lumpscope_units::human;
 use serde_json::json;
 use tokio_stream::StreamExt as _;
 
-use super::client::{Connection, Form};
+use super::client::{ConnectionArgs, OutputFormat};
 use super::output::Lines;
 use crate::error::Interrupted;
 
@@ -40,7 +40,7 @@ impl DurabilityArg {
 #[derive(Args)]
 pub(super) struct PutArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
@@ -69,7 +69,7 @@ pub(super) struct PutArgs {
 )]
 pub(super) struct GetArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the store
     store: String,
     /// Id: 1 to 32 hexadecimal digits
@@ -91,7 +91,7 @@ pub(super) struct GetArgs {
 #[derive(Args)]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the store
     store: String,
     /// Ids: 1 to 32 hexadecimal digits each; several are deleted by one request
@@ -109,7 +109,7 @@ pub(super) struct DeleteArgs {
 #[derive(Args)]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the store
     store: String,
     /// First id to list
@@ -123,7 +123,7 @@ pub(super) struct ListArgs {
     limit: Option<usize>,
 }
 
-pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCode> {
+pub(super) async fn put(connection: ConnectionArgs, args: PutArgs) -> Result<ExitCode> {
     let file = args.file;
     // A pipe may have nobody who writes to it.
     let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
@@ -162,7 +162,7 @@ pub(super) async fn put(connection: Connection, args: PutArgs) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCode> {
+pub(super) async fn get(connection: ConnectionArgs, args: GetArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     if args.head {
         return head(&client, &args).await;
@@ -171,7 +171,7 @@ pub(super) async fn get(connection: Connection, args: GetArgs) -> Result<ExitCod
         offset: args.offset,
         length: args.length,
     });
-    let mut target = transfer::Target::new(args.file.as_deref());
+    let mut target = transfer::GetTarget::new(args.file.as_deref());
     let done = client
         .get_into(&args.store, args.id, range, &mut target)
         .await;
@@ -203,7 +203,7 @@ fn place(placement: v1::Placement) -> &'static str {
     }
 }
 
-pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<ExitCode> {
+pub(super) async fn delete(connection: ConnectionArgs, args: DeleteArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     if let Some((start, end)) = args.start.zip(args.end) {
         let request = v1::DeleteRangeRequest {
@@ -244,7 +244,7 @@ pub(super) async fn delete(connection: Connection, args: DeleteArgs) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn list(connection: Connection, args: ListArgs) -> Result<ExitCode> {
+pub(super) async fn list(connection: ConnectionArgs, args: ListArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     let ids = client.list(&args.store, args.start, args.end);
     let mut ids = ids.take(args.limit.unwrap_or(usize::MAX));

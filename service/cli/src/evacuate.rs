@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::error::Exit;
 use crate::output;
 use crate::progress::templated as bar;
-use lumps::{Outcome, Work};
+use lumps::{LumpOutcome, Work};
 use note::EvacuationNote;
 use report::{EvacuationReport, as_json, text};
 
@@ -40,7 +40,7 @@ use report::{EvacuationReport, as_json, text};
 )]
 pub(super) struct EvacuateArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the source store
     from: String,
     /// Name of the target store
@@ -92,7 +92,7 @@ impl EvacuateArgs {
 }
 
 /// Copies all lumps of a range.
-pub(super) async fn run(connection: Connection, args: EvacuateArgs) -> Result<ExitCode> {
+pub(super) async fn run(connection: ConnectionArgs, args: EvacuateArgs) -> Result<ExitCode> {
     let source = connection.connect().await?;
     let target = match &args.to_server {
         None if args.to_ca.is_some() || args.to_token_file.is_some() => {
@@ -342,9 +342,9 @@ async fn mend(
         tasks
             .add(async move {
                 let outcome = match work.copy(id, true).await? {
-                    Outcome::Gone => {
+                    LumpOutcome::Gone => {
                         work.delete(id).await?;
-                        Outcome::Gone
+                        LumpOutcome::Gone
                     }
                     outcome => outcome,
                 };

@@ -9,7 +9,7 @@ use lumpscope_engine::grow::{self, GrowOptions};
 use lumpscope_units::{Size, human};
 use serde_json::json;
 
-use crate::client::Form;
+use crate::client::OutputFormat;
 use crate::format::PreallocArg;
 use crate::output::escaped;
 use crate::progress::templated as bar;
@@ -30,7 +30,7 @@ pub(super) struct GrowArgs {
     #[arg(long, value_enum, default_value_t)]
     prealloc: PreallocArg,
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
 }
 
 /// Makes a store larger.

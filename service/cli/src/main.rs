@@ -32,7 +32,7 @@ use anyhow::Result;
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use lumpscope_server::config::ServeArgs;
 
-use crate::client::Connection;
+use crate::client::ConnectionArgs;
 use crate::error::{Exit, Interrupted, system};
 
 /// Unfinished tasks get this long to be dropped when the command ends.
@@ -46,7 +46,7 @@ struct Cli {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
     #[command(flatten, next_help_heading = "Connection")]
-    connection: Connection,
+    connection: ConnectionArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -154,7 +154,7 @@ fn commands() -> clap::Command {
     examples::with_examples(Cli::command().after_help(Exit::help()))
 }
 
-fn run(connection: Connection, command: Command) -> Result<ExitCode> {
+fn run(connection: ConnectionArgs, command: Command) -> Result<ExitCode> {
     match command {
         Command::Format(args) => format::run(&args),
         Command::Serve(args) => serve::run(*args),

@@ -19,16 +19,16 @@ pub type BoxRead = Pin<Box<dyn AsyncRead + Send>>;
 type Open = Box<dyn FnMut() -> io::Result<BoxRead> + Send>;
 
 /// The body of a put.
-pub struct Body(Kind);
+pub struct Body(BodySource);
 
-enum Kind {
+enum BodySource {
     Bytes(Bytes),
     Opened { length: u64, open: Open, once: bool },
 }
 
 impl<B: Into<Bytes>> From<B> for Body {
     fn from(bytes: B) -> Self {
-        Self(Kind::Bytes(bytes.into()))
+        Self(BodySource::Bytes(bytes.into()))
     }
 }
 
@@ -47,7 +47,7 @@ impl Body {
             once.take()
                 .ok_or_else(|| io::Error::other("it can be read only once"))
         };
-        Self(Kind::Opened {
+        Self(BodySource::Opened {
             length,
             open: Box::new(open),
             once: true,
@@ -56,7 +56,7 @@ impl Body {
 
     /// Exactly `length` bytes of a reader that `open` makes anew for each try.
     pub fn opened(length: u64, open: impl FnMut() -> io::Result<BoxRead> + Send + 'static) -> Self {
-        Self(Kind::Opened {
+        Self(BodySource::Opened {
             length,
             open: Box::new(open),
             once: false,
@@ -65,23 +65,23 @@ impl Body {
 
     /// True when the body can be sent a second time.
     pub(crate) fn lasts(&self) -> bool {
-        !matches!(self.0, Kind::Opened { once: true, .. })
+        !matches!(self.0, BodySource::Opened { once: true, .. })
     }
 
     /// Number of bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         match &self.0 {
-            Kind::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            Kind::Opened { length, .. } => *length,
+            BodySource::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            BodySource::Opened { length, .. } => *length,
         }
     }
 
     /// CRC-32C, if known before the body is sent.
     pub(crate) fn crc32c(&self) -> Option<u32> {
         match &self.0 {
-            Kind::Bytes(bytes) => Some(crc32_iscsi(bytes)),
-            Kind::Opened { .. } => None,
+            BodySource::Bytes(bytes) => Some(crc32_iscsi(bytes)),
+            BodySource::Opened { .. } => None,
         }
     }
 
@@ -89,8 +89,8 @@ impl Body {
     pub(crate) fn chunks(&mut self) -> io::Result<(Chunks, Sent)> {
         let sent = Sent::default();
         let from = match &mut self.0 {
-            Kind::Bytes(bytes) => Feed::Bytes(bytes.clone()),
-            Kind::Opened { length, open, .. } => Feed::Reader {
+            BodySource::Bytes(bytes) => Feed::Bytes(bytes.clone()),
+            BodySource::Opened { length, open, .. } => Feed::Reader {
                 reader: open()?,
                 left: *length,
                 chunk: BytesMut::new(),

@@ -22,7 +22,7 @@ use crate::pool::{Connections, Pool};
 pub(crate) const LARGEST_MESSAGE: usize = 16 << 20;
 
 /// Makes a call until it succeeds, is refused for good, or its time or its tries are used up: `call!(client, repeat,
-/// what, |attempt| body)`, where `body` is async and fails with [`Failure`].
+/// what, |attempt| body)`, where `body` is async and fails with [`AttemptFailure`].
 macro_rules! call {
     ($client:expr, $repeat:expr, $what:expr, |$attempt:ident| $body:expr) => {{
         let mut tries = $crate::call::Tries::new($client, $repeat, $what);
@@ -62,7 +62,7 @@ impl Client {
                 endpoint
                     .connect()
                     .await
-                    .map_err(|error| Failure::NotSent(root_cause(&error)))
+                    .map_err(|error| AttemptFailure::NotSent(root_cause(&error)))
             });
         Ok(Self {
             pool: pool(connected?),
@@ -130,7 +130,7 @@ impl<'a> Tries<'a> {
     /// The result; `None`: waited, try again.
     pub(crate) async fn judge<T>(
         &mut self,
-        result: Result<T, Failure>,
+        result: Result<T, AttemptFailure>,
     ) -> Result<Option<T>, Error> {
         let failure = match result {
             Ok(done) => return Ok(Some(done)),
@@ -150,7 +150,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    fn explain(&self, failure: Failure) -> Error {
+    fn explain(&self, failure: AttemptFailure) -> Error {
         let after = self.options.timeout.unwrap_or(Duration::MAX);
         let once = |why: String| Error::Ambiguous {
             what: self.what.to_owned(),
@@ -158,18 +158,20 @@ impl<'a> Tries<'a> {
         };
         let never = self.repeat == Repeat::Never;
         match failure {
-            Failure::NotSent(why) => Error::Connect {
+            AttemptFailure::NotSent(why) => Error::Connect {
                 server: self.options.server.clone(),
                 why,
             },
-            Failure::Lost(why) if never => once(why),
-            Failure::Lost(why) => Error::Lost { why },
-            Failure::TimeOver if never => once(Error::TimeOver { after }.to_string()),
-            Failure::TimeOver => Error::TimeOver { after },
-            Failure::Refused(refusal) if never && !is_ours(&refusal) => once(refusal.to_string()),
-            Failure::Refused(refusal) => Error::Refused(refusal),
-            Failure::Final(error) => error,
-            Failure::Last(failure) => self.explain(*failure),
+            AttemptFailure::Lost(why) if never => once(why),
+            AttemptFailure::Lost(why) => Error::Lost { why },
+            AttemptFailure::TimeOver if never => once(Error::TimeOver { after }.to_string()),
+            AttemptFailure::TimeOver => Error::TimeOver { after },
+            AttemptFailure::Refused(refusal) if never && !is_ours(&refusal) => {
+                once(refusal.to_string())
+            }
+            AttemptFailure::Refused(refusal) => Error::Refused(refusal),
+            AttemptFailure::Final(error) => error,
+            AttemptFailure::Last(failure) => self.explain(*failure),
         }
     }
 }
@@ -198,13 +200,13 @@ impl Attempt {
     /// Carries out the try within the time of the call.
     pub(crate) async fn within<T>(
         &self,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        work: impl Future<Output = Result<T, AttemptFailure>>,
+    ) -> Result<T, AttemptFailure> {
         match self.deadline {
             None => work.await,
             Some(deadline) => timeout_at(deadline, work)
                 .await
-                .unwrap_or(Err(Failure::TimeOver)),
+                .unwrap_or(Err(AttemptFailure::TimeOver)),
         }
     }
 
@@ -225,7 +227,7 @@ impl Attempt {
 
 /// Failure of one try.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum AttemptFailure {
     /// There was no connection.
     NotSent(String),
     /// The connection broke; the outcome is unknown.
@@ -236,10 +238,10 @@ pub(crate) enum Failure {
     /// Trying again is no use.
     Final(Error),
     /// Any of these, of a call that cannot be made again.
-    Last(Box<Failure>),
+    Last(Box<AttemptFailure>),
 }
 
-impl Failure {
+impl AttemptFailure {
     fn repeatable(&self, repeat: Repeat) -> bool {
         match self {
             Self::NotSent(_) => true,
@@ -264,13 +266,13 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for AttemptFailure {
     fn from(error: Error) -> Self {
         Self::Final(error)
     }
 }
 
-impl From<Status> for Failure {
+impl From<Status> for AttemptFailure {
     /// A status with a source was made on this side, because the transport failed.
     fn from(status: Status) -> Self {
         let mut cause = status.source();

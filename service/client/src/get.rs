@@ -7,7 +7,7 @@ use lumpscope_proto::v1;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tonic::Streaming;
 
-use crate::call::{Attempt, Client, Failure, Repeat, call};
+use crate::call::{Attempt, AttemptFailure, Client, Repeat, call};
 use crate::error::Error;
 use crate::id::LumpId;
 use crate::put::same;
@@ -124,7 +124,7 @@ impl Client {
         &self,
         attempt: &Attempt,
         message: v1::GetRequest,
-    ) -> Result<(v1::GetHeader, Chunks), Failure> {
+    ) -> Result<(v1::GetHeader, Chunks), AttemptFailure> {
         let (mut service, pieces) = self.taking();
         let reply = service.get(attempt.request(message)).await?;
         let mut stream = reply.into_inner();
@@ -154,7 +154,7 @@ struct Chunks {
 
 impl Chunks {
     /// The next piece of a chunk.
-    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    async fn next(&mut self) -> Result<Option<Bytes>, AttemptFailure> {
         let Some(message) = self.stream.message().await? else {
             return Ok(None);
         };

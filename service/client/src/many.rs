@@ -8,7 +8,7 @@ use lumpscope_proto::{frame, v1};
 use tonic::{Code, Streaming};
 
 use crate::body::Body;
-use crate::call::{Client, Failure, Repeat, call};
+use crate::call::{AttemptFailure, Client, Repeat, call};
 use crate::error::{Error, Refusal};
 use crate::get::{Check, Gathered, Lump};
 use crate::id::LumpId;
@@ -209,14 +209,14 @@ impl GetMany {
 }
 
 /// The failure of a stream that is not repeated.
-pub(crate) fn as_error(failure: Failure) -> Error {
+pub(crate) fn as_error(failure: AttemptFailure) -> Error {
     match failure {
-        Failure::Final(error) => error,
-        Failure::Refused(refusal) => Error::Refused(refusal),
-        Failure::NotSent(why) | Failure::Lost(why) => Error::Lost { why },
-        Failure::TimeOver => Error::Lost {
+        AttemptFailure::Final(error) => error,
+        AttemptFailure::Refused(refusal) => Error::Refused(refusal),
+        AttemptFailure::NotSent(why) | AttemptFailure::Lost(why) => Error::Lost { why },
+        AttemptFailure::TimeOver => Error::Lost {
             why: "the time of the call was over".to_owned(),
         },
-        Failure::Last(failure) => as_error(*failure),
+        AttemptFailure::Last(failure) => as_error(*failure),
     }
 }

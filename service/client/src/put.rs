@@ -6,7 +6,7 @@ use lumpscope_proto::{frame, v1};
 use tokio_stream::StreamExt as _;
 
 use crate::body::Body;
-use crate::call::{Attempt, Client, Failure, Repeat, call};
+use crate::call::{Attempt, AttemptFailure, Client, Repeat, call};
 use crate::error::Error;
 use crate::id::LumpId;
 
@@ -92,7 +92,7 @@ impl Client {
         id: LumpId,
         header: v1::PutHeader,
         body: &mut Body,
-    ) -> Result<v1::PutResponse, Failure> {
+    ) -> Result<v1::PutResponse, AttemptFailure> {
         let known = header.crc32c;
         let (chunks, sent) = body.chunks().map_err(Error::ReadBody)?;
         let first = frame::message(&v1::PutRequest {

@@ -36,9 +36,9 @@ fn cannot<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> anyhow:
 
 /// Counts by operation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Counted(BTreeMap<String, (u64, u64)>);
+pub struct OperationCounts(BTreeMap<String, (u64, u64)>);
 
-impl Counted {
+impl OperationCounts {
     /// Requests and bytes of `read`, `write`, `flush`, `flush-asked`, `discard` or `other`.
     #[must_use]
     pub fn of(&self, operation: &str) -> (u64, u64) {
@@ -144,10 +144,10 @@ impl Tracer {
     ///
     /// # Errors
     /// It printed something else.
-    pub fn finish(self) -> anyhow::Result<Counted> {
+    pub fn finish(self) -> anyhow::Result<OperationCounts> {
         let script = self.script.clone();
         let text = self.finish_text()?;
-        let mut counted = Counted::default();
+        let mut counted = OperationCounts::default();
         for line in text.lines().filter(|line| line.starts_with('@')) {
             counted
                 .add(line)
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_script_s_lines_are_counts() {
-        let mut counted = Counted::default();
+        let mut counted = OperationCounts::default();
         for line in [
             "@requests[7, 0, read]: 30",
             "@bytes[7, 0, read]: 4096",

@@ -13,7 +13,7 @@ use lumpscope_engine::LumpId;
 
 use crate::error::ObjectError;
 use crate::juicefs::{BlockKey, Layout, MAX_SLICE, field_of, fields};
-use crate::state::{Inner, State, VolumeName};
+use crate::state::{ObjectsShared, ObjectsState, VolumeName};
 
 /// Ids that are asked for at a time, at least and at most.
 const CHUNK: std::ops::RangeInclusive<usize> = 16..=256;
@@ -39,7 +39,7 @@ impl From {
     }
 }
 
-impl State {
+impl ObjectsState {
     /// Adds to the blocks found those of `from` to `to` that the catalogue is about to
     /// replace: they may already be gone from the index, and not yet be in the catalogue.
     pub(crate) fn add_moving(
@@ -61,7 +61,7 @@ impl State {
 }
 
 /// Keys of one volume, with slices of as many digits (and one hash) each: they ascend.
-struct Run {
+struct KeyRun {
     /// As slices stand in ids.
     next: u64,
     end: u64,
@@ -70,11 +70,11 @@ struct Run {
 
 /// All keys of a volume.
 struct Stream<'a> {
-    inner: &'a Inner,
+    inner: &'a ObjectsShared,
     name: &'a VolumeName,
     volume: u8,
     from: &'a From,
-    runs: Vec<Run>,
+    runs: Vec<KeyRun>,
     /// The next folder of the hashed layout.
     hash: u64,
     chunk: usize,
@@ -82,7 +82,7 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn new(
-        inner: &'a Inner,
+        inner: &'a ObjectsShared,
         (name, volume): &'a (VolumeName, u8),
         (from, most): (&'a From, usize),
     ) -> Self {
@@ -128,10 +128,10 @@ impl<'a> Stream<'a> {
         }
     }
 
-    fn runs_of(&self, hash: u64) -> Vec<Run> {
+    fn runs_of(&self, hash: u64) -> Vec<KeyRun> {
         let runs = (1..=MAX_DIGITS).map(|digits| {
             let (from, end) = self.fields_of(digits, hash);
-            Run {
+            KeyRun {
                 next: self.first_within(from, end),
                 end,
                 ready: VecDeque::new(),
@@ -194,11 +194,11 @@ impl<'a> Stream<'a> {
     }
 }
 
-impl Run {
+impl KeyRun {
     /// Reads the next ids, to the end of a slice.
     async fn read(
         &mut self,
-        (inner, chunk): (&Inner, usize),
+        (inner, chunk): (&ObjectsShared, usize),
         (name, volume): (&VolumeName, u8),
         from: &From,
     ) -> Result<(), ObjectError> {
@@ -236,7 +236,7 @@ pub(crate) struct Keys {
 /// The first `most` keys of the blocks of some volumes that begin with `prefix`. `from` is not
 /// before the prefix.
 pub(crate) async fn keys(
-    inner: &Inner,
+    inner: &ObjectsShared,
     volumes: &[(VolumeName, u8)],
     (prefix, from): (&str, &From),
     most: usize,

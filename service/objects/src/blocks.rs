@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 
 use crate::Objects;
 use crate::catalogue::Entry;
-use crate::commit::Place;
+use crate::commit::KeyReservation;
 use crate::ctx::Ctx;
 use crate::error::ObjectError;
-use crate::id::Kind;
-use crate::journal::{Answer, Change, put_record};
+use crate::id::LumpKind;
+use crate::journal::{Change, PendingAnswer, put_record};
 use crate::juicefs::{self, BlockKey};
 use crate::record::{Record, VolumeRecord};
-use crate::state::{Inner, Path, VolumeName, background};
+use crate::state::{ObjectsShared, Path, VolumeName, background};
 use crate::trailer::{self, MAX_TRAILER_BYTES};
 use crate::types::{Committed, ObjectInfo};
 
@@ -28,19 +28,19 @@ pub(crate) enum Sought {
     /// In the catalogue.
     Entry(Entry),
     /// In a lump; its id is given to no other block while the watch is held.
-    Block(Watch, LumpId),
+    Block(BlockWatch, LumpId),
 }
 
 /// Bytes of a block that is read at once, with its metadata.
 const SMALL: u64 = 512 * 1024;
 
 /// A look-up or a read of a block.
-pub(crate) struct Watch {
-    inner: Arc<Inner>,
+pub(crate) struct BlockWatch {
+    inner: Arc<ObjectsShared>,
     ids: LumpRange,
 }
 
-impl Drop for Watch {
+impl Drop for BlockWatch {
     fn drop(&mut self) {
         let mut state = self.inner.state();
         if let Some(count) = state.watched.get_mut(&self.ids.start) {
@@ -69,15 +69,15 @@ pub(crate) struct NewBlock {
     trailer: Vec<u8>,
 }
 
-fn told<T: Send + 'static>() -> (lumpscope_engine::OnDone<T>, Answer<T>) {
+fn told<T: Send + 'static>() -> (lumpscope_engine::OnDone<T>, PendingAnswer<T>) {
     let (told, answer) = oneshot::channel();
     let on_done = Box::new(move |result: Result<T, Error>, _| {
         let _ = told.send(result.map_err(ObjectError::from));
     });
-    (on_done, Answer(answer))
+    (on_done, PendingAnswer(answer))
 }
 
-impl Inner {
+impl ObjectsShared {
     /// The first ids of a range.
     pub(crate) async fn ids(
         &self,
@@ -110,9 +110,9 @@ impl Inner {
         Ok(self.ids(ids, 1).await?.ids.first().copied())
     }
 
-    fn watch(self: &Arc<Self>, ids: LumpRange) -> Watch {
+    fn watch(self: &Arc<Self>, ids: LumpRange) -> BlockWatch {
         *self.state().watched.entry(ids.start).or_insert(0) += 1;
-        Watch {
+        BlockWatch {
             inner: Arc::clone(self),
             ids,
         }
@@ -251,7 +251,7 @@ impl Objects {
             layout: name.layout,
         });
         let inner = Arc::clone(&self.inner);
-        let id = Kind::Volume.id(number.into(), 0);
+        let id = LumpKind::Volume.id(number.into(), 0);
         put_record(&self.inner, ctx, Change::of(id, &record), move || {
             let mut state = inner.state();
             state.volumes.insert(name, number);
@@ -297,10 +297,10 @@ impl Objects {
     pub(crate) fn put_block(
         &self,
         ctx: Ctx<'_>,
-        place: Place,
+        place: KeyReservation,
         mut buf: LumpBuf,
         block: NewBlock,
-    ) -> Result<Answer<Committed>, ObjectError> {
+    ) -> Result<PendingAnswer<Committed>, ObjectError> {
         let NewBlock { id, info, trailer } = block;
         buf.extend(&trailer)?;
         let (told, answer) = oneshot::channel();
@@ -318,7 +318,7 @@ impl Objects {
         self.inner
             .store
             .submit_put(ctx.engine, id, buf, Placement::Data, durability, on_done)?;
-        Ok(Answer(answer))
+        Ok(PendingAnswer(answer))
     }
 
     /// True when a bucket holds a block.
@@ -341,7 +341,7 @@ impl Objects {
         drop(state);
         let ids = volumes
             .into_iter()
-            .map(|(_, number)| Kind::Volume.id(number.into(), 0));
+            .map(|(_, number)| LumpKind::Volume.id(number.into(), 0));
         self.inner.free(ids.map(|id| (id, LumpId(id.0 + 1))));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::Objects;
 use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
-use crate::id::Kind;
+use crate::id::LumpKind;
 use crate::journal::{Change, delete_lump, put_record};
 use crate::record::{BucketRecord, Record};
 use crate::state::{BucketEntry, Path, now_ms};
@@ -96,7 +96,7 @@ impl Objects {
             name: name.to_owned(),
         });
         let (inner, made) = (Arc::clone(&self.inner), bucket.clone());
-        let id = Kind::Bucket.id(number.into(), 0);
+        let id = LumpKind::Bucket.id(number.into(), 0);
         put_record(&self.inner, ctx, Change::of(id, &record), move || {
             let entry = BucketEntry {
                 number,
@@ -133,7 +133,7 @@ impl Objects {
         if self.has_blocks(number).await? {
             return Err(not_empty());
         }
-        let id = Kind::Bucket.id(number.into(), 0);
+        let id = LumpKind::Bucket.id(number.into(), 0);
         delete_lump(&self.inner, ctx, id, move |result| {
             if result.is_ok() {
                 going.objects.inner.state().buckets.remove(&going.name);

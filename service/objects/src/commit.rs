@@ -8,10 +8,10 @@ use crate::Objects;
 use crate::catalogue::Entry;
 use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
-use crate::id::Kind;
-use crate::journal::{Answer, Change, delete_lump, put_record};
+use crate::id::LumpKind;
+use crate::journal::{Change, PendingAnswer, delete_lump, put_record};
 use crate::record::{Body, ObjectRecord, Record, Segment};
-use crate::state::{Held, Inner, Moving, Path, Written, decode, now_ms};
+use crate::state::{ChangeLock, Moving, ObjectsShared, Path, PendingData, decode, now_ms};
 use crate::types::{
     CommitInfo, Committed, Condition, Deleted, MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES,
     MAX_METADATA_BYTES, ObjectInfo, Pairs, PutInfo, TAG,
@@ -68,7 +68,7 @@ pub(crate) fn check_info(
 
 /// Counts a commit to a bucket, which cannot be deleted meanwhile.
 struct Committing {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectsShared>,
     bucket: String,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct NewObject {
     pub(crate) size: u64,
     pub(crate) segments: Vec<Segment>,
     /// The data that the segments name, if this object brought it.
-    pub(crate) written: Option<Arc<Written>>,
+    pub(crate) written: Option<Arc<PendingData>>,
     /// Its last piece.
     pub(crate) last: Option<(LumpId, LumpBuf)>,
     /// Records that the change deletes.
@@ -115,11 +115,11 @@ pub(crate) fn info_of(
 }
 
 /// Place of a new object. Holds the exclusive right to change its key.
-pub(crate) struct Place {
+pub(crate) struct KeyReservation {
     /// Let go before the key.
     moving: Option<Moving>,
     _counted: Committing,
-    _held: Held,
+    _held: ChangeLock,
     bucket: u32,
     key: String,
     pub(crate) old: Old,
@@ -178,7 +178,7 @@ impl Objects {
         bucket: (&str, u32),
         key: &str,
         condition: Condition,
-    ) -> Result<Place, ObjectError> {
+    ) -> Result<KeyReservation, ObjectError> {
         let (name, number) = bucket;
         let held = self.inner.hold(Path::Key(number, key.to_owned())).await;
         let entry = {
@@ -217,7 +217,7 @@ impl Objects {
             },
         };
         check_condition((name, key), condition, info.as_ref())?;
-        Ok(Place {
+        Ok(KeyReservation {
             moving: None,
             _counted: counted,
             _held: held,
@@ -232,10 +232,10 @@ impl Objects {
     pub(crate) fn commit_object(
         &self,
         ctx: Ctx<'_>,
-        mut place: Place,
+        mut place: KeyReservation,
         new: NewObject,
         then: impl FnOnce() + Send + 'static,
-    ) -> Result<Answer<Committed>, ObjectError> {
+    ) -> Result<PendingAnswer<Committed>, ObjectError> {
         let NewObject {
             put,
             commit,
@@ -276,7 +276,7 @@ impl Objects {
         let change = Change {
             piece: last,
             deletes,
-            ..Change::of(Kind::Object.id(record_number, 0), &record)
+            ..Change::of(LumpKind::Object.id(record_number, 0), &record)
         };
         let inner = Arc::clone(&self.inner);
         put_record(&self.inner, ctx, change, move || {
@@ -333,7 +333,7 @@ impl Objects {
             key: place.key.clone(),
             body: Arc::clone(&body),
         });
-        let change = Change::of(Kind::Object.id(record_number, 0), &record);
+        let change = Change::of(LumpKind::Object.id(record_number, 0), &record);
         let inner = Arc::clone(&self.inner);
         put_record(&self.inner, ctx, change, move || {
             let entry = Entry {
@@ -394,10 +394,10 @@ impl Objects {
     }
 
     /// Deletes what has the key.
-    async fn remove(&self, ctx: Ctx<'_>, place: Place) -> Result<Deleted, ObjectError> {
+    async fn remove(&self, ctx: Ctx<'_>, place: KeyReservation) -> Result<Deleted, ObjectError> {
         let id = match &place.old {
             Old::Absent => return Ok(Deleted { existed: false }),
-            Old::Entry(old) => Kind::Object.id(old.record, 0),
+            Old::Entry(old) => LumpKind::Object.id(old.record, 0),
             Old::Block(id) => *id,
         };
         let inner = Arc::clone(&self.inner);

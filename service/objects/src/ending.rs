@@ -9,7 +9,7 @@ use crate::Objects;
 use crate::commit::NewObject;
 use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
-use crate::id::{self, Kind};
+use crate::id::{self, LumpKind};
 use crate::journal::delete_lump;
 use crate::record::{PartRecord, Segment};
 use crate::state::now_ms;
@@ -23,7 +23,7 @@ pub(crate) fn one(id: LumpId) -> (LumpId, LumpId) {
 
 /// The records of the parts of an upload.
 fn part_records(number: u64) -> (LumpId, LumpId) {
-    let start = Kind::Part.id(number, 0);
+    let start = LumpKind::Part.id(number, 0);
     (start, LumpId(start.0 + u128::from(u32::MAX)))
 }
 
@@ -67,7 +67,7 @@ impl Objects {
             segments,
             written: None,
             last: None,
-            deletes: vec![Kind::Upload.id(number, 0)],
+            deletes: vec![LumpKind::Upload.id(number, 0)],
         };
         let objects = self.clone();
         let then = move || {
@@ -139,7 +139,7 @@ impl Objects {
         delete_lump(
             &self.inner,
             ctx,
-            Kind::Upload.id(number, 0),
+            LumpKind::Upload.id(number, 0),
             move |result| {
                 if result.is_ok() {
                     objects.drop_upload(number, &HashSet::new());
@@ -209,7 +209,7 @@ impl Objects {
         let numbers: Vec<u64> = within.map(|(&number, _)| number).collect();
         drop(state);
         for number in numbers {
-            self.inner.free([one(Kind::Upload.id(number, 0))]);
+            self.inner.free([one(LumpKind::Upload.id(number, 0))]);
             self.drop_upload(number, &HashSet::new());
         }
     }

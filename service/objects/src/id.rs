@@ -17,7 +17,7 @@ const REST: u128 = (1 << NUMBER_SHIFT) - 1;
 
 /// Kind of a lump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum LumpKind {
     /// The record of a bucket.
     Bucket,
     /// The record of an object.
@@ -36,7 +36,7 @@ pub enum Kind {
     Setting,
 }
 
-impl Kind {
+impl LumpKind {
     /// Every kind.
     pub const ALL: [Self; 8] = [
         Self::Bucket,
@@ -120,7 +120,7 @@ pub(crate) fn below_of(id: LumpId) -> u64 {
 
 /// A piece of the data with this number.
 pub(crate) fn piece(number: u64, index: u64) -> LumpId {
-    Kind::Piece.id(number, index)
+    LumpKind::Piece.id(number, index)
 }
 
 /// All pieces of the data with this number.
@@ -135,26 +135,26 @@ mod tests {
 
     #[test]
     fn ids_come_back() {
-        for kind in Kind::ALL {
+        for kind in LumpKind::ALL {
             for (number, below) in [(0, 0), (1, 7), (u64::MAX, (1 << 40) - 1)] {
                 let id = kind.id(number, below);
-                assert_eq!(Kind::of(id), Some(kind));
+                assert_eq!(LumpKind::of(id), Some(kind));
                 assert_eq!((number_of(id), below_of(id)), (number, below));
                 let range = kind.range();
                 assert!(range.start <= id && Some(id) < range.end);
             }
         }
-        assert_eq!(Kind::of(LumpId(0)), None);
-        assert_eq!(Kind::of(LumpId(u128::MAX)), None);
+        assert_eq!(LumpKind::of(LumpId(0)), None);
+        assert_eq!(LumpKind::of(LumpId(u128::MAX)), None);
     }
 
     #[test]
     fn records_are_one_range_without_data() {
-        let records = Kind::records();
-        for kind in Kind::ALL {
+        let records = LumpKind::records();
+        for kind in LumpKind::ALL {
             let id = kind.id(u64::MAX, 0);
             let within = records.start <= id && Some(id) < records.end;
-            let is_record = !matches!(kind, Kind::Piece | Kind::Block);
+            let is_record = !matches!(kind, LumpKind::Piece | LumpKind::Block);
             assert_eq!(within, is_record, "{kind:?}");
         }
     }

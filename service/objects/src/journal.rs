@@ -12,15 +12,15 @@ use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
 use crate::id;
 use crate::record::Record;
-use crate::state::{Inner, Written};
+use crate::state::{ObjectsShared, PendingData};
 
 /// Most bytes of a record: those of an embedded lump, less the record of the piece before it.
 pub(crate) const MAX_RECORD_BYTES: usize = 65_535 - 64;
 
 /// An answer of the engine that is to come.
-pub(crate) struct Answer<T>(pub(crate) oneshot::Receiver<Result<T, ObjectError>>);
+pub(crate) struct PendingAnswer<T>(pub(crate) oneshot::Receiver<Result<T, ObjectError>>);
 
-impl<T> IntoFuture for Answer<T>
+impl<T> IntoFuture for PendingAnswer<T>
 where
     T: Send + 'static,
 {
@@ -33,7 +33,7 @@ where
 }
 
 /// A buffer with a record.
-pub(crate) fn record_buf(inner: &Inner, record: &Record) -> Result<LumpBuf, ObjectError> {
+pub(crate) fn record_buf(inner: &ObjectsShared, record: &Record) -> Result<LumpBuf, ObjectError> {
     let bytes = record.encode();
     if bytes.len() > MAX_RECORD_BYTES {
         return Err(ObjectError::TooLarge {
@@ -71,11 +71,11 @@ impl<'a> Change<'a> {
 
 /// Puts a record with its group; `then` is called when that is durable.
 pub(crate) fn put_record<T: Send + 'static>(
-    inner: &Arc<Inner>,
+    inner: &Arc<ObjectsShared>,
     ctx: Ctx<'_>,
     change: Change<'_>,
     then: impl FnOnce() -> T + Send + 'static,
-) -> Result<Answer<T>, ObjectError> {
+) -> Result<PendingAnswer<T>, ObjectError> {
     let group = PutGroup {
         embedded: (change.id, record_buf(inner, change.record)?),
         data: change.piece,
@@ -93,16 +93,16 @@ pub(crate) fn put_record<T: Send + 'static>(
     inner
         .store
         .submit_put_group(ctx.engine, group, durability, on_done)?;
-    Ok(Answer(answer))
+    Ok(PendingAnswer(answer))
 }
 
 /// Deletes a lump; `then` is called when that is durable, or has failed.
 pub(crate) fn delete_lump(
-    inner: &Arc<Inner>,
+    inner: &Arc<ObjectsShared>,
     ctx: Ctx<'_>,
     id: LumpId,
     then: impl FnOnce(&Result<DeleteOutcome, Error>) + Send + 'static,
-) -> Result<Answer<()>, ObjectError> {
+) -> Result<PendingAnswer<()>, ObjectError> {
     let (told, answer) = oneshot::channel();
     let used = ctx.meter();
     let on_done = Box::new(move |result: Result<DeleteOutcome, Error>, times| {
@@ -114,7 +114,7 @@ pub(crate) fn delete_lump(
     inner
         .store
         .submit_delete(ctx.engine, id, durability, on_done)?;
-    Ok(Answer(answer))
+    Ok(PendingAnswer(answer))
 }
 
 /// Durability of lumps that are not acknowledged before their commit.
@@ -122,11 +122,11 @@ pub(crate) const BEFORE_COMMIT: Durability = Durability::Journaled;
 
 /// A piece on its way: completes when its record is in the journal.
 pub(crate) fn put_piece(
-    inner: &Arc<Inner>,
+    inner: &Arc<ObjectsShared>,
     ctx: Ctx<'_>,
-    (written, index): (Arc<Written>, u64),
+    (written, index): (Arc<PendingData>, u64),
     buf: LumpBuf,
-) -> Result<Answer<()>, ObjectError> {
+) -> Result<PendingAnswer<()>, ObjectError> {
     let (told, answer) = oneshot::channel();
     let id = id::piece(written.number, index);
     let used = ctx.meter();
@@ -139,5 +139,5 @@ pub(crate) fn put_piece(
     inner
         .store
         .submit_put(ctx.engine, id, buf, Placement::Data, durability, on_done)?;
-    Ok(Answer(answer))
+    Ok(PendingAnswer(answer))
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use lumpscope_engine::{LumpId, LumpRange};
 
-use crate::id::Kind;
+use crate::id::LumpKind;
 
 /// Slices have numbers below this.
 pub const MAX_SLICE: u64 = 1 << SLICE_BITS;
@@ -160,7 +160,7 @@ impl BlockKey {
     fn id_at(&self, volume: u8, minute: u64) -> LumpId {
         let size = u128::from(self.size) - 1;
         LumpId(
-            Kind::Block.range().start.0
+            LumpKind::Block.range().start.0
                 | u128::from(volume) << VOLUME_SHIFT
                 | u128::from(self.layout.field(self.slice)) << SLICE_SHIFT
                 | u128::from(self.index) << INDEX_SHIFT
@@ -205,7 +205,7 @@ pub(crate) fn field_of(id: LumpId) -> u64 {
 
 /// The ids of the slices `from..to` of a volume, as they stand in ids.
 pub(crate) fn fields(volume: u8, from: u64, to: u64) -> LumpRange {
-    let start = Kind::Block.range().start.0 | u128::from(volume) << VOLUME_SHIFT;
+    let start = LumpKind::Block.range().start.0 | u128::from(volume) << VOLUME_SHIFT;
     LumpRange {
         start: LumpId(start + (u128::from(from) << SLICE_SHIFT)),
         end: Some(LumpId(start + (u128::from(to) << SLICE_SHIFT))),
@@ -266,7 +266,7 @@ mod tests {
                     for volume in [0, 255] {
                         let id = block.id(volume, 1_800_000_012_345);
                         assert_eq!(BlockKey::of_id(id, layout), (block, 1_800_000_000_000));
-                        assert_eq!(Kind::of(id), Some(Kind::Block));
+                        assert_eq!(LumpKind::of(id), Some(LumpKind::Block));
                         let range = block.ids(volume);
                         assert!(range.start <= id && Some(id) < range.end);
                         let range = super::volume(volume);
@@ -275,7 +275,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(volume(255).end, Kind::Block.range().end);
+        assert_eq!(volume(255).end, LumpKind::Block.range().end);
     }
 
     #[test]

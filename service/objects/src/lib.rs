@@ -45,14 +45,14 @@ pub use options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
 pub use parts::PartWriter;
 pub use read::Reader;
 pub use types::{
-    Bucket, CommitInfo, Committed, Condition, Deleted, ETag, ListAfter, ListEntry, ListPage,
-    ListQuery, MAX_ATTRIBUTE_BYTES, MAX_BUCKET_BYTES, MAX_KEY_BYTES, MAX_LIST, MAX_METADATA_BYTES,
-    MAX_OBJECT_BYTES, MAX_PART_NUMBER, ObjectInfo, Pairs, ParseETagError, PartCommit, PartInfo,
-    PartPage, PutInfo, Setting, TAG, UploadAfter, UploadInfo, UploadPage,
+    Bucket, BucketSetting, CommitInfo, Committed, Condition, Deleted, ETag, ListAfter, ListEntry,
+    ListPage, ListQuery, MAX_ATTRIBUTE_BYTES, MAX_BUCKET_BYTES, MAX_KEY_BYTES, MAX_LIST,
+    MAX_METADATA_BYTES, MAX_OBJECT_BYTES, MAX_PART_NUMBER, ObjectInfo, Pairs, ParseETagError,
+    PartCommit, PartInfo, PartPage, PutInfo, TAG, UploadAfter, UploadInfo, UploadPage,
 };
 pub use write::Writer;
 
-use state::Inner;
+use state::ObjectsShared;
 
 /// The objects of one store: a cheap handle, to be cloned.
 ///
@@ -60,7 +60,7 @@ use state::Inner;
 /// [`id::MARK`] meanwhile.
 #[derive(Clone)]
 pub struct Objects {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectsShared>,
 }
 
 impl std::fmt::Debug for Objects {

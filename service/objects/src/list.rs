@@ -12,7 +12,7 @@ use crate::catalogue::Entry;
 use crate::error::ObjectError;
 use crate::juicefs::{BlockKey, Layout};
 use crate::record::Body;
-use crate::state::State;
+use crate::state::ObjectsState;
 use crate::types::{ListAfter, ListEntry, ListPage, ListQuery, MAX_LIST};
 
 /// Blocks fetched at once while they may all be in one group.
@@ -137,7 +137,7 @@ impl Pages<'_> {
     }
 
     /// Merges blocks with the catalogue. True: the list goes on right behind these blocks.
-    fn merge(&mut self, (state, bucket): (&State, u32), begin: &From, keys: Keys) -> bool {
+    fn merge(&mut self, (state, bucket): (&ObjectsState, u32), begin: &From, keys: Keys) -> bool {
         let Keys {
             found: mut blocks,
             whole,

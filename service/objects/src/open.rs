@@ -10,34 +10,34 @@ use lumpscope_engine::{Durability, Error, LumpId, LumpRange, Store};
 use crate::Objects;
 use crate::catalogue::{Catalogue, Entry};
 use crate::error::ObjectError;
-use crate::id::{self, Kind};
+use crate::id::{self, LumpKind};
 use crate::juicefs;
 use crate::options::{MAX_PIECE_BYTES, ObjectOptions, OpenReport};
 use crate::record::{
     Body, BucketRecord, ObjectRecord, PartRecord, RecordError, SettingRecord, UploadRecord,
     VolumeRecord,
 };
-use crate::state::{BucketEntry, Inner, State, Upload, VolumeName, background};
-use crate::types::Setting;
+use crate::state::{BucketEntry, ObjectsShared, ObjectsState, Upload, VolumeName, background};
+use crate::types::BucketSetting;
 
 /// Ids of a page of the store's list.
 const PAGE: usize = 16_384;
 
 /// The records as read, before they are put in order.
 #[derive(Default)]
-struct Found {
+struct UnorderedRecords {
     buckets: HashMap<u32, BucketRecord>,
     objects: Vec<(u64, ObjectRecord)>,
     uploads: HashMap<u64, UploadRecord>,
     parts: Vec<(u64, u16, PartRecord)>,
     volumes: BTreeMap<u8, VolumeRecord>,
-    settings: Vec<(u32, Setting, SettingRecord)>,
+    settings: Vec<(u32, BucketSetting, SettingRecord)>,
     unreadable: u64,
     /// The largest number seen.
     largest: u64,
 }
 
-impl Found {
+impl UnorderedRecords {
     fn take(&mut self, id: LumpId, bytes: &[u8]) {
         if self.record(id, bytes).is_err() {
             self.unreadable += 1;
@@ -47,29 +47,29 @@ impl Found {
     fn record(&mut self, id: LumpId, bytes: &[u8]) -> Result<(), RecordError> {
         let number = id::number_of(id);
         self.largest = self.largest.max(number);
-        match Kind::of(id) {
-            Some(Kind::Bucket) => {
+        match LumpKind::of(id) {
+            Some(LumpKind::Bucket) => {
                 let small =
                     u32::try_from(number).map_err(|_| RecordError("its id is too large"))?;
                 self.buckets.insert(small, BucketRecord::decode(bytes)?);
             }
-            Some(Kind::Object) => self.objects.push((number, ObjectRecord::decode(bytes)?)),
-            Some(Kind::Upload) => {
+            Some(LumpKind::Object) => self.objects.push((number, ObjectRecord::decode(bytes)?)),
+            Some(LumpKind::Upload) => {
                 self.uploads.insert(number, UploadRecord::decode(bytes)?);
             }
-            Some(Kind::Part) => {
+            Some(LumpKind::Part) => {
                 let part = u16::try_from(id::below_of(id))
                     .map_err(|_| RecordError("its id is too large"))?;
                 self.parts.push((number, part, PartRecord::decode(bytes)?));
             }
-            Some(Kind::Volume) => {
+            Some(LumpKind::Volume) => {
                 let small = u8::try_from(number).map_err(|_| RecordError("its id is too large"))?;
                 self.volumes.insert(small, VolumeRecord::decode(bytes)?);
             }
-            Some(Kind::Setting) => {
+            Some(LumpKind::Setting) => {
                 let small =
                     u32::try_from(number).map_err(|_| RecordError("its id is too large"))?;
-                let setting = Setting::of_code(id::below_of(id));
+                let setting = BucketSetting::of_code(id::below_of(id));
                 let setting = setting.ok_or(RecordError("it is no known setting"))?;
                 self.settings
                     .push((small, setting, SettingRecord::decode(bytes)?));
@@ -82,7 +82,7 @@ impl Found {
 
 /// The state that the records make up.
 struct Sorted {
-    state: State,
+    state: ObjectsState,
     /// Numbers of the data that records name.
     named: HashSet<u64>,
     /// Useless records, to be deleted.
@@ -91,9 +91,9 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn new(found: Found, catalogue: Box<dyn Catalogue>) -> Self {
+    fn new(found: UnorderedRecords, catalogue: Box<dyn Catalogue>) -> Self {
         let mut it = Self {
-            state: State::new(catalogue),
+            state: ObjectsState::new(catalogue),
             named: HashSet::new(),
             stale: Vec::new(),
             report: OpenReport {
@@ -108,7 +108,7 @@ impl Sorted {
                 let text = Arc::from(record.text);
                 it.state.settings.insert((bucket, setting), text);
             } else {
-                let id = Kind::Setting.id(bucket.into(), setting.code().into());
+                let id = LumpKind::Setting.id(bucket.into(), setting.code().into());
                 it.stale.push(id);
             }
         }
@@ -122,7 +122,7 @@ impl Sorted {
                 it.state.uploads.insert(number, Upload::new(upload));
                 it.report.uploads += 1;
             } else {
-                it.stale.push(Kind::Upload.id(number, 0));
+                it.stale.push(LumpKind::Upload.id(number, 0));
             }
         }
         for (number, part, record) in found.parts {
@@ -132,7 +132,7 @@ impl Sorted {
                     upload.parts.insert(part, record);
                     it.report.parts += 1;
                 }
-                None => it.stale.push(Kind::Part.id(number, part.into())),
+                None => it.stale.push(LumpKind::Part.id(number, part.into())),
             }
         }
         it.volumes(found.volumes, &known);
@@ -148,7 +148,7 @@ impl Sorted {
             if known(record.bucket) && !self.state.volumes.contains_key(&name) {
                 self.state.volumes.insert(name, number);
             } else {
-                self.stale.push(Kind::Volume.id(number.into(), 0));
+                self.stale.push(LumpKind::Volume.id(number.into(), 0));
             }
         }
         self.report.volumes = self.state.volumes.len() as u64;
@@ -181,17 +181,17 @@ impl Sorted {
         let ObjectRecord { bucket, key, body } = object;
         let Ok(new) = Body::decode(&body) else { return };
         if !bucket_is_there {
-            return self.stale.push(Kind::Object.id(record, 0));
+            return self.stale.push(LumpKind::Object.id(record, 0));
         }
         let old = self.state.catalogue.get(bucket, &key);
         let old_number = old
             .as_ref()
             .map(|old| Body::decode_head(&old.body).map_or(0, |it| it.0));
         if old_number.is_some_and(|old| old > new.number) {
-            return self.stale.push(Kind::Object.id(record, 0));
+            return self.stale.push(LumpKind::Object.id(record, 0));
         }
         self.stale
-            .extend(old.map(|old| Kind::Object.id(old.record, 0)));
+            .extend(old.map(|old| LumpKind::Object.id(old.record, 0)));
         self.named.extend(new.segments.iter().map(|one| one.number));
         self.state
             .catalogue
@@ -227,19 +227,19 @@ fn delete(store: &Store, ids: &[LumpId]) -> Result<u64, ObjectError> {
     Ok(ids.len() as u64)
 }
 
-fn read_records(store: &Store) -> Result<Found, ObjectError> {
+fn read_records(store: &Store) -> Result<UnorderedRecords, ObjectError> {
     // A lump can come twice; the last one is the newest.
     let mut lumps = HashMap::new();
     let mut from = 0;
     loop {
-        let page = store.embedded(Kind::records(), from)?;
+        let page = store.embedded(LumpKind::records(), from)?;
         lumps.extend(page.lumps);
         match page.next {
             Some(next) => from = next,
             None => break,
         }
     }
-    let mut found = Found::default();
+    let mut found = UnorderedRecords::default();
     for (id, bytes) in lumps {
         found.take(id, &bytes);
     }
@@ -272,7 +272,7 @@ impl Objects {
         } = Sorted::new(found, (options.catalogue)());
         largest = largest.max(named.iter().copied().max().unwrap_or(0));
         let mut orphans = Vec::new();
-        ids(&store, Kind::Piece.range(), |piece| {
+        ids(&store, LumpKind::Piece.range(), |piece| {
             let number = id::number_of(piece);
             largest = largest.max(number);
             if !named.contains(&number) {
@@ -298,7 +298,7 @@ impl Objects {
             report.swept_pieces = delete(&store, &orphans)?;
         }
         report.elapsed_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let inner = Inner {
+        let inner = ObjectsShared {
             store,
             options,
             state: Mutex::new(state),

@@ -7,18 +7,18 @@ use crate::commit::check_info;
 use crate::ctx::Ctx;
 use crate::ending::one;
 use crate::error::ObjectError;
-use crate::id::{self, Kind};
+use crate::id::{self, LumpKind};
 use crate::journal::{Change, put_record};
 use crate::record::{PartRecord, Record};
 use crate::state::{Path, now_ms};
 use crate::types::{MAX_PART_NUMBER, PartCommit, PartInfo};
 use crate::uploads::{Name, part_info};
-use crate::write::Data;
+use crate::write::DataWriter;
 
 /// A part on its way into the store. Dropped without [`PartWriter::commit`], it leaves nothing
 /// behind.
 pub struct PartWriter {
-    data: Data,
+    data: DataWriter,
     objects: Objects,
     name: Name,
     part: u16,
@@ -79,7 +79,7 @@ impl PartWriter {
         };
         let info = part_info(part, &record);
         let (inner, written) = (Arc::clone(&objects.inner), Arc::clone(&data.written));
-        let id = Kind::Part.id(number, part.into());
+        let id = LumpKind::Part.id(number, part.into());
         let kept = Record::Part(record.clone());
         let change = Change {
             piece,
@@ -129,7 +129,7 @@ impl Objects {
         let name = Name::new(bucket, key, upload);
         name.find(&self.inner.state())?;
         Ok(PartWriter {
-            data: Data::new(self, size)?,
+            data: DataWriter::new(self, size)?,
             objects: self.clone(),
             name,
             part,

@@ -12,9 +12,9 @@ use crate::blocks::{Loaded, Sought, size_of};
 use crate::ctx::Ctx;
 use crate::error::ObjectError;
 use crate::id;
-use crate::journal::Answer;
+use crate::journal::PendingAnswer;
 use crate::record::{Body, Segment};
-use crate::state::{Inner, Reading, decode};
+use crate::state::{ObjectPin, ObjectsShared, decode};
 use crate::types::ObjectInfo;
 
 /// A lump that is read next.
@@ -29,12 +29,12 @@ struct Next {
 
 /// The object as it was when the reader began, unaffected by later commits and deletes.
 pub struct Reader {
-    source: Source,
+    source: ReaderSource,
     info: ObjectInfo,
     range: Range<u64>,
 }
 
-enum Source {
+enum ReaderSource {
     Segments(Box<Segments>),
     Block(Block),
 }
@@ -51,7 +51,7 @@ struct Block {
 }
 
 struct Segments {
-    reading: Reading,
+    reading: ObjectPin,
     bucket: String,
     key: String,
     segments: std::vec::IntoIter<Segment>,
@@ -60,15 +60,15 @@ struct Segments {
     /// Bytes of the object before the next segment.
     before: u64,
     /// A lump that was asked for.
-    ahead: Option<(Next, Asked<Opened>)>,
+    ahead: Option<(Next, EngineReply<Opened>)>,
     /// The lump that is being read.
     lump: Option<Rest>,
 }
 
 /// An answer of the engine that costs a request only while it is waited for.
-pub(crate) struct Asked<T>(oneshot::Receiver<(Result<T, Error>, EngineTimes)>);
+pub(crate) struct EngineReply<T>(oneshot::Receiver<(Result<T, Error>, EngineTimes)>);
 
-impl<T: Send + 'static> Asked<T> {
+impl<T: Send + 'static> EngineReply<T> {
     fn of(submit: impl FnOnce(OnDone<T>) -> Result<(), Error>) -> Result<Self, Error> {
         let (told, answer) = oneshot::channel();
         submit(Box::new(move |result, times| {
@@ -175,7 +175,7 @@ impl Objects {
                             rest,
                         };
                         return Ok(Reader {
-                            source: Source::Block(block),
+                            source: ReaderSource::Block(block),
                             range: 0..info.size,
                             info,
                         });
@@ -199,7 +199,7 @@ impl Objects {
             lump: None,
         };
         Ok(Reader {
-            source: Source::Segments(Box::new(segments)),
+            source: ReaderSource::Segments(Box::new(segments)),
             range: 0..info.size,
             info,
         })
@@ -224,7 +224,7 @@ impl Reader {
     pub fn parts(&self) -> Vec<u64> {
         let count = usize::from(self.info.etag.parts);
         let mut sizes = match &self.source {
-            Source::Segments(segments) if count > 0 => {
+            ReaderSource::Segments(segments) if count > 0 => {
                 let segments = segments.segments.as_slice().iter();
                 segments.map(|segment| segment.size).collect()
             }
@@ -262,8 +262,8 @@ impl Reader {
     /// memory that the device wrote to, and count against the store's budget until dropped.
     pub async fn next(&mut self, ctx: Ctx<'_>) -> Option<Result<Bytes, ObjectError>> {
         match &mut self.source {
-            Source::Segments(segments) => segments.next(ctx, &self.range).await,
-            Source::Block(block) => block.next(ctx, &self.range).await,
+            ReaderSource::Segments(segments) => segments.next(ctx, &self.range).await,
+            ReaderSource::Block(block) => block.next(ctx, &self.range).await,
         }
     }
 }
@@ -388,7 +388,7 @@ impl Segments {
         &mut self,
         ctx: Ctx<'_>,
         range: &Range<u64>,
-    ) -> Option<Result<(Next, Asked<Opened>), ObjectError>> {
+    ) -> Option<Result<(Next, EngineReply<Opened>), ObjectError>> {
         let next = self.next_piece(range)?;
         let asked = self
             .reading
@@ -422,7 +422,7 @@ impl Segments {
     }
 }
 
-impl Inner {
+impl ObjectsShared {
     /// Begins to open a lump, to read some of its bytes.
     pub(crate) fn ask_open(
         &self,
@@ -430,9 +430,9 @@ impl Inner {
         id: LumpId,
         from: u64,
         len: u64,
-    ) -> Result<Asked<Opened>, ObjectError> {
+    ) -> Result<EngineReply<Opened>, ObjectError> {
         let bytes = (from, len);
-        Ok(Asked::of(|on_done| {
+        Ok(EngineReply::of(|on_done| {
             self.store.submit_open(ctx.engine, id, bytes, on_done)
         })?)
     }
@@ -442,7 +442,7 @@ impl Inner {
         &self,
         ctx: Ctx<'_>,
         id: LumpId,
-    ) -> Result<Answer<LumpData>, ObjectError> {
+    ) -> Result<PendingAnswer<LumpData>, ObjectError> {
         let (told, answer) = oneshot::channel();
         let used = ctx.meter();
         let on_done = Box::new(move |result: Result<LumpData, Error>, times| {
@@ -450,7 +450,7 @@ impl Inner {
             let _ = told.send(result.map_err(ObjectError::from));
         });
         self.store.submit_get(ctx.engine, id, on_done)?;
-        Ok(Answer(answer))
+        Ok(PendingAnswer(answer))
     }
 
     /// Starts to read some bytes of a lump, clipped to its length.
@@ -459,7 +459,7 @@ impl Inner {
         ctx: Ctx<'_>,
         id: LumpId,
         range: Range<u64>,
-    ) -> Result<Answer<LumpData>, ObjectError> {
+    ) -> Result<PendingAnswer<LumpData>, ObjectError> {
         let (told, answer) = oneshot::channel();
         let used = ctx.meter();
         let on_done = Box::new(move |result: Result<RangeOutcome, Error>, times| {
@@ -470,6 +470,6 @@ impl Inner {
         let len = range.end - range.start;
         self.store
             .submit_get_range(ctx.engine, id, range.start, len, on_done)?;
-        Ok(Answer(answer))
+        Ok(PendingAnswer(answer))
     }
 }

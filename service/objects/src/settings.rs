@@ -6,18 +6,22 @@ use crate::Objects;
 use crate::ctx::Ctx;
 use crate::ending::one;
 use crate::error::ObjectError;
-use crate::id::Kind;
+use crate::id::LumpKind;
 use crate::journal::{Change, delete_lump, put_record};
 use crate::record::{Record, SettingRecord};
 use crate::state::Path;
-use crate::types::Setting;
+use crate::types::BucketSetting;
 
 impl Objects {
     /// A setting of a bucket; `None`: nobody has made it.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`].
-    pub fn setting(&self, bucket: &str, setting: Setting) -> Result<Option<Arc<str>>, ObjectError> {
+    pub fn setting(
+        &self,
+        bucket: &str,
+        setting: BucketSetting,
+    ) -> Result<Option<Arc<str>>, ObjectError> {
         let state = self.inner.state();
         let number = state.bucket(bucket)?.number;
         Ok(state.settings.get(&(number, setting)).cloned())
@@ -32,12 +36,12 @@ impl Objects {
         &self,
         ctx: Ctx<'_>,
         bucket: &str,
-        (setting, text): (Setting, Option<Arc<str>>),
+        (setting, text): (BucketSetting, Option<Arc<str>>),
     ) -> Result<(), ObjectError> {
         let held = self.inner.hold(Path::Bucket(bucket.to_owned())).await;
         let entry = self.inner.state().bucket(bucket)?;
         let place = (entry.number, setting);
-        let id = Kind::Setting.id(entry.number.into(), setting.code().into());
+        let id = LumpKind::Setting.id(entry.number.into(), setting.code().into());
         let inner = Arc::clone(&self.inner);
         let Some(text) = text else {
             return delete_lump(&self.inner, ctx, id, move |result| {
@@ -61,10 +65,10 @@ impl Objects {
 
     /// A bucket is gone: so are its settings.
     pub(crate) fn drop_settings(&self, bucket: u32) {
-        for setting in Setting::ALL {
+        for setting in BucketSetting::ALL {
             let found = self.inner.state().settings.remove(&(bucket, setting));
             if found.is_some() {
-                let id = Kind::Setting.id(bucket.into(), setting.code().into());
+                let id = LumpKind::Setting.id(bucket.into(), setting.code().into());
                 self.inner.free([one(id)]);
             }
         }

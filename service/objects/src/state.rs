@@ -14,13 +14,13 @@ use crate::id;
 use crate::juicefs::Layout;
 use crate::options::ObjectOptions;
 use crate::record::{Body, PartRecord, UploadRecord};
-use crate::types::Setting;
+use crate::types::BucketSetting;
 
 /// State shared by the handles of one store's objects.
-pub(crate) struct Inner {
+pub(crate) struct ObjectsShared {
     pub(crate) store: Store,
     pub(crate) options: ObjectOptions,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<ObjectsState>,
     /// The next number of an object, part, upload, bucket or record: none is given out twice.
     pub(crate) next: AtomicU64,
 }
@@ -100,11 +100,11 @@ pub(crate) struct Readers {
 }
 
 /// The state in memory.
-pub(crate) struct State {
+pub(crate) struct ObjectsState {
     pub(crate) catalogue: Box<dyn Catalogue>,
     pub(crate) buckets: BTreeMap<String, BucketEntry>,
     /// Of buckets, by their numbers.
-    pub(crate) settings: BTreeMap<(u32, Setting), Arc<str>>,
+    pub(crate) settings: BTreeMap<(u32, BucketSetting), Arc<str>>,
     pub(crate) uploads: BTreeMap<u64, Upload>,
     /// By the number of the object.
     readers: HashMap<u64, Readers>,
@@ -121,7 +121,7 @@ pub(crate) struct State {
     pub(crate) moving: BTreeMap<(u32, String), LumpId>,
 }
 
-impl State {
+impl ObjectsState {
     pub(crate) fn new(catalogue: Box<dyn Catalogue>) -> Self {
         Self {
             catalogue,
@@ -167,14 +167,14 @@ impl State {
 }
 
 /// The right to change one thing.
-pub(crate) struct Held {
-    inner: Arc<Inner>,
+pub(crate) struct ChangeLock {
+    inner: Arc<ObjectsShared>,
     path: Path,
     /// `None` only while dropping.
     guard: Option<OwnedMutexGuard<()>>,
 }
 
-impl Drop for Held {
+impl Drop for ChangeLock {
     fn drop(&mut self) {
         self.guard = None;
         let mut state = self.inner.state();
@@ -186,12 +186,12 @@ impl Drop for Held {
 }
 
 /// An object being read: its data stays until this is dropped.
-pub(crate) struct Reading {
-    pub(crate) inner: Arc<Inner>,
+pub(crate) struct ObjectPin {
+    pub(crate) inner: Arc<ObjectsShared>,
     number: u64,
 }
 
-impl Drop for Reading {
+impl Drop for ObjectPin {
     fn drop(&mut self) {
         let mut state = self.inner.state();
         let Some(readers) = state.readers.get_mut(&self.number) else {
@@ -208,20 +208,20 @@ impl Drop for Reading {
 }
 
 /// Data that is being written: it is freed when this is dropped, unless it was kept.
-pub(crate) struct Written {
-    inner: Arc<Inner>,
+pub(crate) struct PendingData {
+    inner: Arc<ObjectsShared>,
     pub(crate) number: u64,
     kept: AtomicBool,
 }
 
-impl Written {
+impl PendingData {
     /// The data belongs to a record now, or may belong to one.
     pub(crate) fn keep(&self) {
         self.kept.store(true, Ordering::Release);
     }
 }
 
-impl Drop for Written {
+impl Drop for PendingData {
     fn drop(&mut self) {
         if !self.kept.load(Ordering::Acquire) {
             self.inner.free_data(&[self.number]);
@@ -231,7 +231,7 @@ impl Drop for Written {
 
 /// A block that an object of the catalogue is about to replace.
 pub(crate) struct Moving {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectsShared>,
     name: (u32, String),
 }
 
@@ -257,8 +257,8 @@ pub(crate) fn background() -> RequestCtx {
     }
 }
 
-impl Inner {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl ObjectsShared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ObjectsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -267,10 +267,10 @@ impl Inner {
     }
 
     /// Waits for the exclusive right to change it.
-    pub(crate) async fn hold(self: &Arc<Self>, path: Path) -> Held {
+    pub(crate) async fn hold(self: &Arc<Self>, path: Path) -> ChangeLock {
         let lock = Arc::clone(self.state().locks.entry(path.clone()).or_default());
         // Before waiting, so that an abandoned wait is cleaned up too.
-        let mut held = Held {
+        let mut held = ChangeLock {
             inner: Arc::clone(self),
             path,
             guard: None,
@@ -280,8 +280,8 @@ impl Inner {
     }
 
     /// Data that is going to be written.
-    pub(crate) fn written(self: &Arc<Self>) -> Arc<Written> {
-        Arc::new(Written {
+    pub(crate) fn written(self: &Arc<Self>) -> Arc<PendingData> {
+        Arc::new(PendingData {
             inner: Arc::clone(self),
             number: self.number(),
             kept: AtomicBool::new(false),
@@ -302,12 +302,12 @@ impl Inner {
         self: &Arc<Self>,
         bucket: &str,
         key: &str,
-    ) -> Result<(Reading, Body), ObjectError> {
+    ) -> Result<(ObjectPin, Body), ObjectError> {
         let mut state = self.state();
         let body = decode(&state.entry(bucket, key)?)?;
         state.readers.entry(body.number).or_default().count += 1;
         drop(state);
-        let reading = Reading {
+        let reading = ObjectPin {
             inner: Arc::clone(self),
             number: body.number,
         };

@@ -101,14 +101,14 @@ pub enum Condition {
 
 /// A setting of a bucket: a text that means nothing here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Setting {
+pub enum BucketSetting {
     /// Which pages of the web may ask.
     Cors,
     /// When objects expire.
     Lifecycle,
 }
 
-impl Setting {
+impl BucketSetting {
     /// Every setting.
     pub const ALL: [Self; 2] = [Self::Cors, Self::Lifecycle];
 

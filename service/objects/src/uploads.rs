@@ -8,10 +8,10 @@ use crate::Objects;
 use crate::commit::{check_info, check_key};
 use crate::ctx::Ctx;
 use crate::error::ObjectError;
-use crate::id::Kind;
+use crate::id::LumpKind;
 use crate::journal::{Change, put_record};
 use crate::record::{PartRecord, Record, UploadRecord};
-use crate::state::{State, Upload, now_ms};
+use crate::state::{ObjectsState, Upload, now_ms};
 use crate::types::{
     ETag, MAX_LIST, PartInfo, PartPage, PutInfo, UploadAfter, UploadInfo, UploadPage,
 };
@@ -73,7 +73,7 @@ impl Name {
     }
 
     /// Its number.
-    pub(crate) fn find(&self, state: &State) -> Result<u64, ObjectError> {
+    pub(crate) fn find(&self, state: &ObjectsState) -> Result<u64, ObjectError> {
         let bucket = state.bucket(&self.bucket)?.number;
         let number = self.upload.get(..16);
         let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
@@ -116,7 +116,7 @@ impl Objects {
         let number = self.inner.number();
         let id = text(number, record.token);
         let inner = Arc::clone(&self.inner);
-        let lump = Kind::Upload.id(number, 0);
+        let lump = LumpKind::Upload.id(number, 0);
         let kept = Upload::new(record.clone());
         let record = Record::Upload(record);
         put_record(&self.inner, ctx, Change::of(lump, &record), move || {

@@ -10,10 +10,10 @@ use crate::commit::{NewObject, Old, check_info, check_key, info_of};
 use crate::ctx::Ctx;
 use crate::error::{Limited, ObjectError};
 use crate::id;
-use crate::journal::{Answer, put_piece};
+use crate::journal::{PendingAnswer, put_piece};
 use crate::juicefs::BlockKey;
 use crate::record::Segment;
-use crate::state::Written;
+use crate::state::PendingData;
 use crate::trailer;
 use crate::types::{CommitInfo, Committed, MAX_OBJECT_BYTES, PutInfo, TAG};
 
@@ -35,9 +35,9 @@ impl Piece {
 }
 
 /// Bytes on their way into the store, for an object or a part.
-pub(crate) struct Data {
+pub(crate) struct DataWriter {
     objects: Objects,
-    pub(crate) written: Arc<Written>,
+    pub(crate) written: Arc<PendingData>,
     /// Announced number of bytes, if known.
     size: Option<u64>,
     /// Bytes received.
@@ -49,10 +49,10 @@ pub(crate) struct Data {
     /// Pieces handed over.
     handed: u64,
     /// The last one of them.
-    under_way: Option<Answer<()>>,
+    under_way: Option<PendingAnswer<()>>,
 }
 
-impl Data {
+impl DataWriter {
     pub(crate) fn new(objects: &Objects, size: Option<u64>) -> Result<Self, ObjectError> {
         let got = size.unwrap_or(0);
         if got > MAX_OBJECT_BYTES {
@@ -262,7 +262,7 @@ fn room_of(objects: &Objects, bucket: u32, key: &str, put: &PutInfo) -> Option<u
 /// An object on its way into the store. Keeps at most two pieces in memory. Dropped without
 /// [`Writer::commit`], it leaves nothing behind.
 pub struct Writer {
-    data: Data,
+    data: DataWriter,
     bucket: (String, u32),
     key: String,
     put: PutInfo,
@@ -286,7 +286,7 @@ impl Objects {
         check_key(key)?;
         check_info(put.content_type.as_ref(), &put.metadata, &put.attributes)?;
         let number = self.inner.state().bucket(bucket)?.number;
-        let mut data = Data::new(self, put.size)?;
+        let mut data = DataWriter::new(self, put.size)?;
         data.behind = room_of(self, number, key, &put).unwrap_or(0);
         Ok(Writer {
             data,

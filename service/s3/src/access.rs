@@ -11,7 +11,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::{MAX_XML, XML_GROWS, error, memory};
 use lumpscope_engine::Payer;
 use lumpscope_server::door::{Access, Grants, Reloader};
-use lumpscope_server::request::{Bodies, Body};
+use lumpscope_server::request::{Bodies, BodyMemory};
 
 /// Headers that name the owner of a bucket, of the source of a copy too.
 const OWNERS: [&str; 2] = [
@@ -60,7 +60,7 @@ impl Keys {
         &self,
         headers: &HeaderMap,
         (payer, known): (Payer, Option<u64>),
-    ) -> S3Result<Body> {
+    ) -> S3Result<BodyMemory> {
         let announced = headers.get(CONTENT_LENGTH);
         let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let (announced, most) = (announced.or(known), MAX_XML as u64);

@@ -33,7 +33,7 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// Why a body is not read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum BodyError {
     /// The client sends nothing.
     #[error("nothing of the body came for {} s", .0.as_secs())]
     Silent(Duration),
@@ -69,7 +69,7 @@ pub(super) struct Flow {
     over: AtomicBool,
     /// Time of receiving at the last report, and the wait until then.
     received: Mutex<(Duration, u64)>,
-    fault: OnceLock<Fault>,
+    fault: OnceLock<BodyError>,
 }
 
 impl Flow {
@@ -148,7 +148,7 @@ impl Flow {
     }
 
     /// Why it was given up.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub(super) fn fault(&self) -> Option<BodyError> {
         self.fault.get().copied()
     }
 }
@@ -236,13 +236,13 @@ impl<B: Received> Patient<B> {
         (patient, flow)
     }
 
-    fn failed(&self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    fn failed(&self, fault: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         // The first fault is the one to tell.
         let _ = self.flow.fault.set(fault);
         Poll::Ready(Some(Err(fault)))
     }
 
-    fn came(&mut self, bytes: u64) -> Option<Fault> {
+    fn came(&mut self, bytes: u64) -> Option<BodyError> {
         self.got += bytes;
         let held = self.flow.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let Patience {
@@ -251,17 +251,17 @@ impl<B: Received> Patient<B> {
             max,
         } = self.patience;
         if self.got > max {
-            return Some(Fault::TooLarge(max));
+            return Some(BodyError::TooLarge(max));
         }
         if held > MAX_HELD {
-            return Some(Fault::Chunk);
+            return Some(BodyError::Chunk);
         }
         if self.waited <= silence {
             return None;
         }
         let holds = self.flow.memory.load(Ordering::Relaxed);
         let min_rate = self.memory.least_rate(min_rate, holds);
-        is_slow(self.got, self.waited, min_rate).then_some(Fault::Slow(min_rate))
+        is_slow(self.got, self.waited, min_rate).then_some(BodyError::Slow(min_rate))
     }
 
     fn waited(&mut self) {
@@ -275,12 +275,12 @@ impl<B: Received> Patient<B> {
 
 impl<B: Received> Body for Patient<B> {
     type Data = Bytes;
-    type Error = Fault;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.flow.is_full() {
             // Whoever reads has more allowed, and asks again.
             self.flow.full.notify_one();
@@ -305,7 +305,7 @@ impl<B: Received> Body for Patient<B> {
             }
             Poll::Ready(Some(Err(_))) => {
                 self.waited();
-                self.failed(Fault::Gone)
+                self.failed(BodyError::Gone)
             }
             Poll::Ready(None) => {
                 self.waited();
@@ -322,7 +322,7 @@ impl<B: Received> Body for Patient<B> {
                     return Poll::Pending;
                 }
                 self.waited();
-                self.failed(Fault::Silent(self.patience.silence))
+                self.failed(BodyError::Silent(self.patience.silence))
             }
         }
     }
@@ -338,7 +338,7 @@ impl<B: Received> Body for Patient<B> {
 }
 
 /// The body of a reply; ends the scope when the transport takes the last of it.
-pub(super) struct Traced {
+pub(super) struct ScopedBody {
     body: s3s::Body,
     scope: Arc<Scope>,
     code: Code,
@@ -349,7 +349,7 @@ pub(super) struct Traced {
     cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
-impl Traced {
+impl ScopedBody {
     /// `left`: length of the body, if it is known; 0 ends the scope at once.
     pub(super) fn new(
         body: s3s::Body,
@@ -384,7 +384,7 @@ impl Traced {
     }
 }
 
-impl Body for Traced {
+impl Body for ScopedBody {
     type Data = Bytes;
     type Error = s3s::StdError;
 
@@ -433,7 +433,7 @@ impl Body for Traced {
     }
 }
 
-impl Drop for Traced {
+impl Drop for ScopedBody {
     fn drop(&mut self) {
         // Only counts when the end was not taken: the client went away in the middle.
         self.scope.end(Code::Cancelled);

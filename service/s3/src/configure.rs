@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use lumpscope_objects::{ObjectError, Setting};
+use lumpscope_objects::{BucketSetting, ObjectError};
 use s3s::dto::{
     BucketLifecycleConfiguration, CORSConfiguration, GetBucketCorsOutput,
     GetBucketLifecycleConfigurationOutput,
@@ -49,7 +49,7 @@ impl Endpoint {
     fn setting<T: for<'text> Deserialize<'text>>(
         &self,
         call: &Call,
-        (setting, missing): (Setting, S3ErrorCode),
+        (setting, missing): (BucketSetting, S3ErrorCode),
     ) -> S3Result<T> {
         let inside = self.enter(call, &call.bucket)?;
         let found = inside.objects.setting(&call.bucket, setting);
@@ -58,7 +58,11 @@ impl Endpoint {
         read(&text).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
     }
 
-    async fn set(&self, call: &Call, (setting, text): (Setting, Option<String>)) -> S3Result<()> {
+    async fn set(
+        &self,
+        call: &Call,
+        (setting, text): (BucketSetting, Option<String>),
+    ) -> S3Result<()> {
         let inside = self.enter(call, &call.bucket)?;
         let (ctx, text) = (call.scope.context(), text.map(Arc::from));
         let set = inside.objects.set(ctx, &call.bucket, (setting, text)).await;
@@ -73,7 +77,7 @@ impl Endpoint {
 
     pub(super) fn get_cors(&self, call: &Call) -> S3Result<Answer> {
         let missing = S3ErrorCode::NoSuchCORSConfiguration;
-        let told: CORSConfiguration = self.setting(call, (Setting::Cors, missing))?;
+        let told: CORSConfiguration = self.setting(call, (BucketSetting::Cors, missing))?;
         reply::xml(&GetBucketCorsOutput {
             cors_rules: Some(told.cors_rules),
         })
@@ -84,19 +88,19 @@ impl Endpoint {
         let text = text_of(&configuration)?;
         check_known(&text, &call.document)?;
         cors::check(&configuration)?;
-        self.set(call, (Setting::Cors, Some(text))).await?;
+        self.set(call, (BucketSetting::Cors, Some(text))).await?;
         Ok(reply::empty(StatusCode::OK))
     }
 
     pub(super) async fn delete_cors(&self, call: &Call) -> S3Result<Answer> {
-        self.set(call, (Setting::Cors, None)).await?;
+        self.set(call, (BucketSetting::Cors, None)).await?;
         Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 
     pub(super) fn get_lifecycle(&self, call: &Call) -> S3Result<Answer> {
         let missing = S3ErrorCode::NoSuchLifecycleConfiguration;
         let told: BucketLifecycleConfiguration =
-            self.setting(call, (Setting::Lifecycle, missing))?;
+            self.setting(call, (BucketSetting::Lifecycle, missing))?;
         reply::xml(&GetBucketLifecycleConfigurationOutput {
             rules: Some(told.rules),
             ..GetBucketLifecycleConfigurationOutput::default()
@@ -109,14 +113,15 @@ impl Endpoint {
         lifecycle::rules(&configuration)?;
         lifecycle::name(&mut configuration.rules);
         let text = text_of(&configuration)?;
-        self.set(call, (Setting::Lifecycle, Some(text))).await?;
+        self.set(call, (BucketSetting::Lifecycle, Some(text)))
+            .await?;
         // Somebody may be waiting to see what it does.
         self.look.notify_one();
         Ok(reply::empty(StatusCode::OK))
     }
 
     pub(super) async fn delete_lifecycle(&self, call: &Call) -> S3Result<Answer> {
-        self.set(call, (Setting::Lifecycle, None)).await?;
+        self.set(call, (BucketSetting::Lifecycle, None)).await?;
         Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 }

@@ -19,7 +19,7 @@ use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::Access;
 
 /// Source of a copy.
-struct Source {
+struct SourceObject {
     inside: Inside,
     reader: Reader,
     info: ObjectInfo,
@@ -28,7 +28,7 @@ struct Source {
 
 impl Endpoint {
     /// Finds the source of a copy, which the caller may read and the conditions hold for.
-    async fn source(&self, call: &Call) -> S3Result<Source> {
+    async fn source(&self, call: &Call) -> S3Result<SourceObject> {
         let named = call.header("x-amz-copy-source")?.unwrap_or_default();
         let parsed = CopySource::parse(named);
         let parsed = parsed.map_err(|error| wrong(format!("x-amz-copy-source: {error}")))?;
@@ -57,7 +57,7 @@ impl Endpoint {
         conditions
             .check(&info)
             .map_err(|_| S3Error::new(S3ErrorCode::PreconditionFailed))?;
-        Ok(Source {
+        Ok(SourceObject {
             inside,
             reader,
             info,
@@ -68,7 +68,7 @@ impl Endpoint {
     /// Copies all that the reader has selected; `kind`: the checksum that is asked for.
     async fn pour(
         ctx: Ctx<'_>,
-        (from, kind): (&mut Source, Option<&'static str>),
+        (from, kind): (&mut SourceObject, Option<&'static str>),
         (inside, sink): (&Inside, &mut impl Sink),
     ) -> S3Result<Checked> {
         let mut checks = Checks::of(&HeaderMap::new(), S3Etag::Md5)?;

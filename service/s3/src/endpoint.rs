@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::xml::PLAIN;
 use super::{error, hosts, lifecycle};
 use lumpscope_server::config::S3Etag;
-use lumpscope_server::request::{Bodies, Body};
+use lumpscope_server::request::{Bodies, BodyMemory};
 use lumpscope_server::stores::Stores;
 
 /// When an object expires.
@@ -218,7 +218,7 @@ impl Endpoint {
         call: &Call,
         len: u64,
         holds: Holds,
-    ) -> S3Result<Room> {
+    ) -> S3Result<PieceMemory> {
         if len > self.max_body {
             let why = format!("a body may have {} bytes", self.max_body);
             return Err(S3Error::with_message(S3ErrorCode::EntityTooLarge, why));
@@ -241,7 +241,7 @@ impl Endpoint {
             true => held,
             false => held.min(CHUNK_STEP),
         };
-        let mut room = Room {
+        let mut room = PieceMemory {
             memory,
             piece,
             piece_memory,
@@ -263,7 +263,7 @@ impl Endpoint {
         inside: &Inside,
         call: &Call,
         len: u64,
-    ) -> S3Result<Room> {
+    ) -> S3Result<PieceMemory> {
         let mut room = self.room(inside, call, len, Holds::Nothing).await?;
         room.cover(len).await?;
         Ok(room)
@@ -271,8 +271,8 @@ impl Endpoint {
 }
 
 /// Memory for the pieces of a body and for the chunk that comes.
-pub(super) struct Room {
-    memory: Body,
+pub(super) struct PieceMemory {
+    memory: BodyMemory,
     /// Bytes of a piece, and the memory that it takes.
     piece: u64,
     piece_memory: u64,
@@ -284,7 +284,7 @@ pub(super) struct Room {
     wait: Duration,
 }
 
-impl Room {
+impl PieceMemory {
     /// Waits for memory for the pieces of the first `got` bytes.
     ///
     /// # Errors

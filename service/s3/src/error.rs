@@ -12,7 +12,7 @@ use s3s::{S3Error, S3ErrorCode};
 use tonic::Code;
 
 use super::MAX_XML;
-use super::body::Fault;
+use super::body::BodyError;
 use super::reply::{self, Answer, BUCKET_REGION, REGION};
 use super::xml;
 use lumpscope_server::log_rate::LogRate;
@@ -216,11 +216,11 @@ const fn too_large(what: Limited) -> S3ErrorCode {
 }
 
 /// S3 error for a body that was abandoned.
-pub(super) fn fault(fault: Fault) -> S3Error {
+pub(super) fn fault(fault: BodyError) -> S3Error {
     let code = match fault {
-        Fault::Silent(_) | Fault::Slow(_) => S3ErrorCode::RequestTimeout,
-        Fault::TooLarge(_) | Fault::Chunk => S3ErrorCode::EntityTooLarge,
-        Fault::Gone => S3ErrorCode::IncompleteBody,
+        BodyError::Silent(_) | BodyError::Slow(_) => S3ErrorCode::RequestTimeout,
+        BodyError::TooLarge(_) | BodyError::Chunk => S3ErrorCode::EntityTooLarge,
+        BodyError::Gone => S3ErrorCode::IncompleteBody,
     };
     S3Error::with_message(code, fault.to_string())
 }

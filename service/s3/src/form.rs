@@ -303,7 +303,7 @@ impl Router {
     ///
     /// # Errors
     /// `AccessDenied`, `MalformedPOSTRequest`, `InvalidPolicyDocument`, `SignatureDoesNotMatch`.
-    async fn put_of_form(&self, request: Request<Body>) -> S3Result<(S3Request<Body>, Done)> {
+    async fn put_of_form(&self, request: Request<Body>) -> S3Result<(S3Request<Body>, FormReply)> {
         let (parts, mut body) = request.into_parts();
         if parts.headers.contains_key(AUTHORIZATION) {
             let why = "a form is signed by its policy, not by a header";
@@ -346,8 +346,8 @@ impl Router {
         headers.insert(CONTENT_LENGTH, announced.ok_or_else(missing)?);
         headers.extend(parts.headers.get(HOST).cloned().map(|host| (HOST, host)));
         let place = self.endpoint.address(&parts.headers, (&bucket, &key));
-        let done = Done::of(&fields, (&bucket, &key), place);
-        let file = File {
+        let done = FormReply::of(&fields, (&bucket, &key), place);
+        let file = FormFile {
             body,
             held: rest,
             end: format!("\r\n--{boundary}").into_bytes(),
@@ -451,14 +451,14 @@ async fn read(body: &mut Body, boundary: &str) -> S3Result<(Fields, BytesMut)> {
 }
 
 /// The file of a form: its bytes until what ends it; fields behind it mean nothing.
-struct File {
+struct FormFile {
     body: Body,
     held: BytesMut,
     end: Vec<u8>,
     over: bool,
 }
 
-impl File {
+impl FormFile {
     /// Bytes that belong to the file whatever follows.
     fn next(&mut self) -> Option<Bytes> {
         if let Some(end) = place(&self.held, &self.end) {
@@ -472,7 +472,7 @@ impl File {
     }
 }
 
-impl http_body::Body for File {
+impl http_body::Body for FormFile {
     type Data = Bytes;
     type Error = StdError;
 
@@ -502,7 +502,7 @@ impl http_body::Body for File {
 }
 
 /// How a form that was carried out is answered.
-pub(super) struct Done {
+pub(super) struct FormReply {
     status: StatusCode,
     redirect: Option<Uri>,
     bucket: String,
@@ -511,7 +511,7 @@ pub(super) struct Done {
     place: String,
 }
 
-impl Done {
+impl FormReply {
     fn of(fields: &Fields, (bucket, key): (&str, &str), place: String) -> Self {
         let redirect = fields
             .get("success_action_redirect")

@@ -166,7 +166,7 @@ fn is_of(headers: &HeaderMap, info: &ObjectInfo) -> bool {
 }
 
 /// What of an object is meant, and what is told of it.
-struct Found {
+struct ObjectSelection {
     info: ObjectInfo,
     /// The bytes that are meant; `None`: all of them.
     range: Option<std::ops::Range<u64>>,
@@ -176,7 +176,7 @@ struct Found {
     parts: Option<usize>,
 }
 
-impl Found {
+impl ObjectSelection {
     fn bytes(&self) -> u64 {
         let range = self.range.as_ref();
         range.map_or(self.info.size, |range| range.end - range.start)
@@ -214,7 +214,12 @@ impl Wanted {
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidRequest`, `InvalidPart`.
-    fn judge(self, headers: &HeaderMap, info: ObjectInfo, parts: &[u64]) -> S3Result<Found> {
+    fn judge(
+        self,
+        headers: &HeaderMap,
+        info: ObjectInfo,
+        parts: &[u64],
+    ) -> S3Result<ObjectSelection> {
         let of_version = |error| of_version(error, &info);
         self.conditions.check(&info).map_err(of_version)?;
         let range = self.range.filter(|_| is_of(headers, &info));
@@ -238,7 +243,7 @@ impl Wanted {
             // Those of the whole say nothing of a part.
             _ => all.then(|| checks::told(info.crc32c, &info.attributes)),
         };
-        Ok(Found {
+        Ok(ObjectSelection {
             sums: sums.unwrap_or_default(),
             info,
             range,
@@ -291,7 +296,7 @@ impl Endpoint {
     }
 
     /// Status and headers of the answer to a read.
-    fn described(&self, call: &Call, inside: &Inside, found: &Found) -> S3Result<Answer> {
+    fn described(&self, call: &Call, inside: &Inside, found: &ObjectSelection) -> S3Result<Answer> {
         let info = &found.info;
         let mut answer = reply::empty(match found.range {
             Some(_) => StatusCode::PARTIAL_CONTENT,

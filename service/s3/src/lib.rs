@@ -69,7 +69,7 @@ use lumpscope_server::door::HttpLimits;
 use lumpscope_server::request::{Bodies, Readers};
 use lumpscope_server::serve::S3Parts;
 use route::{AnyName, Nothing, Router};
-use serve::Serving;
+use serve::ServeState;
 
 /// Most bytes of a request that is XML: 10,000 parts with checksums have less.
 pub const MAX_XML: usize = 4 << 20;
@@ -120,7 +120,7 @@ async fn run(parts: S3Parts) {
     };
     let router = Router { endpoint, keys };
     let max_header_bytes = config.max_header_bytes.as_u32();
-    let serving = Serving {
+    let serving = ServeState {
         s3: signatures(&router),
         router: router.clone(),
         requests,

@@ -109,12 +109,12 @@ fn texts<'a>(page: &'a ListPage, query: &'a ListQuery) -> impl Iterator<Item = &
 }
 
 /// A list in the requested form.
-struct Listed {
+struct ListContents {
     contents: Vec<Object>,
     prefixes: Vec<CommonPrefix>,
 }
 
-impl Listed {
+impl ListContents {
     fn of(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Self {
         let contents = page.entries.into_iter().map(|entry| Object {
             e_tag: entry.etag.map(etag),
@@ -171,7 +171,7 @@ impl Endpoint {
         let next = page.next.as_ref().map(token);
         let with_owner = call.parameter("fetch-owner") == Some("true");
         let owner = with_owner.then(|| owner(call));
-        let listed = Listed::of(page, encoding, owner.as_ref());
+        let listed = ListContents::of(page, encoding, owner.as_ref());
         reply::xml(&ListObjectsV2Output {
             name: Some(call.bucket.clone()),
             prefix: Some(encoding.text(query.prefix)),
@@ -207,7 +207,7 @@ impl Endpoint {
             ListAfter::Key(text) | ListAfter::Prefix(text) => encoding.text(text),
         });
         Ok(Marked {
-            listed: Listed::of(page, encoding, Some(&owner(call))),
+            listed: ListContents::of(page, encoding, Some(&owner(call))),
             prefix: encoding.text(query.prefix),
             delimiter: query.delimiter.map(|text| encoding.text(text)),
             marker: encoding.text(marker.unwrap_or_default()),
@@ -274,7 +274,7 @@ impl Endpoint {
 
 /// A page of a list by markers, its texts as they are told.
 struct Marked {
-    listed: Listed,
+    listed: ListContents,
     prefix: String,
     delimiter: Option<String>,
     marker: String,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lumpscope_engine::Payer;
-use lumpscope_server::request::{Bodies, Body};
+use lumpscope_server::request::{Bodies, BodyMemory};
 use s3s::S3Result;
 
 use super::error;
@@ -17,7 +17,7 @@ pub(super) async fn begin(
     payer: Payer,
     bytes: u64,
     wait: Duration,
-) -> S3Result<Body> {
+) -> S3Result<BodyMemory> {
     let begun = tokio::time::timeout(wait, memory.begin(payer, bytes)).await;
     begun.map_err(|_| none(wait))
 }
@@ -26,7 +26,7 @@ pub(super) async fn begin(
 ///
 /// # Errors
 /// `SlowDown`.
-pub(super) async fn cover(memory: &mut Body, bytes: u64, wait: Duration) -> S3Result<()> {
+pub(super) async fn cover(memory: &mut BodyMemory, bytes: u64, wait: Duration) -> S3Result<()> {
     let covered = tokio::time::timeout(wait, memory.cover(bytes)).await;
     covered.map(drop).map_err(|_| none(wait))
 }

@@ -16,7 +16,7 @@ use super::attributes::put_info;
 use super::body::Flow;
 use super::call::{Call, Within, wrong};
 use super::checks::{Checked, Checks, KINDS, of_kind};
-use super::endpoint::{EXPIRATION, Endpoint, Holds, Room, quoted};
+use super::endpoint::{EXPIRATION, Endpoint, Holds, PieceMemory, quoted};
 use super::inside::Inside;
 use super::reply::{self, Answer};
 use super::{error, tags};
@@ -109,7 +109,7 @@ impl Incoming {
     }
 
     /// The next bytes. A signed chunk is read as far as there is memory for it.
-    async fn next(&mut self, room: &mut Room) -> S3Result<Option<Bytes>> {
+    async fn next(&mut self, room: &mut PieceMemory) -> S3Result<Option<Bytes>> {
         let body = &mut self.body;
         let next = loop {
             tokio::select! {
@@ -137,7 +137,7 @@ impl Incoming {
     pub(super) async fn into_sink(
         mut self,
         (inside, scope): (&Inside, &Scope),
-        room: &mut Room,
+        room: &mut PieceMemory,
         sink: &mut impl Sink,
     ) -> S3Result<Checked> {
         let ctx = scope.context();

@@ -18,7 +18,7 @@ use tonic::codegen::Service;
 use tonic::transport::server::Connected as _;
 use tracing::Instrument as _;
 
-use super::body::{Flow, Patience, Patient, Traced};
+use super::body::{Flow, Patience, Patient, ScopedBody};
 use super::form;
 use super::reply::{self, Answer};
 use super::route::{Routed, Router};
@@ -37,7 +37,7 @@ const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
 /// State shared by the requests on all connections.
 #[derive(Clone)]
-pub(super) struct Serving {
+pub(super) struct ServeState {
     pub(super) s3: S3Service,
     pub(super) router: Router,
     pub(super) requests: Arc<Requests>,
@@ -51,7 +51,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     entrance: Arc<Entrance>,
     limits: HttpLimits,
-    serving: Serving,
+    serving: ServeState,
     stopped: watch::Receiver<bool>,
 ) {
     let serve = move |admitted, leave| one(serving.clone(), limits, admitted, leave);
@@ -59,7 +59,7 @@ pub(super) async fn serve(
 }
 
 /// Serves one connection until it has ended.
-async fn one(serving: Serving, limits: HttpLimits, admitted: Admitted, leave: Leave) {
+async fn one(serving: ServeState, limits: HttpLimits, admitted: Admitted, leave: Leave) {
     let connection = admitted.connect_info();
     let service = On {
         serving,
@@ -71,17 +71,17 @@ async fn one(serving: Serving, limits: HttpLimits, admitted: Admitted, leave: Le
 /// S3 on one connection.
 #[derive(Clone)]
 struct On {
-    serving: Serving,
+    serving: ServeState,
     connection: Connection,
 }
 
-type Reply = Pin<Box<dyn Future<Output = Result<Response<Traced>, HttpError>> + Send>>;
+type Reply = Pin<Box<dyn Future<Output = Result<Response<ScopedBody>, HttpError>> + Send>>;
 
 impl<B> Service<Request<B>> for On
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
 {
-    type Response = Response<Traced>;
+    type Response = Response<ScopedBody>;
     type Error = HttpError;
     type Future = Reply;
 
@@ -108,7 +108,7 @@ impl On {
         &self,
         scope: Arc<Scope>,
         request: Request<B>,
-    ) -> Result<Response<Traced>, HttpError>
+    ) -> Result<Response<ScopedBody>, HttpError>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     {
@@ -219,7 +219,7 @@ impl On {
         flow: &Flow,
         mut response: Answer,
         is_head: bool,
-    ) -> Response<Traced> {
+    ) -> Response<ScopedBody> {
         scope.set_method(operations::UNKNOWN);
         scope.received(flow.received_ns());
         let status = response.status();
@@ -246,13 +246,13 @@ impl On {
             self.serving.readers.watch(connection, bytes)
         });
         let scope = Arc::clone(scope);
-        response.map(|body| Traced::new(body, scope, code, left, reading))
+        response.map(|body| ScopedBody::new(body, scope, code, left, reading))
     }
 }
 
 /// What becomes of a request.
 fn work(
-    serving: &Serving,
+    serving: &ServeState,
     request: Request<s3s::Body>,
     (scope, flow): (&Arc<Scope>, &Arc<Flow>),
 ) -> impl Future<Output = Result<Answer, HttpError>> + Send + use<> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lumpscope_objects::{Objects, Setting};
+use lumpscope_objects::{BucketSetting, Objects};
 use s3s::dto::CORSConfiguration;
 use s3s::xml::{Deserialize, Deserializer};
 
@@ -17,7 +17,7 @@ pub(super) fn read<'text, T: Deserialize<'text>>(text: &'text str) -> Option<T> 
 /// What settings say, read once for each bucket.
 #[derive(Debug)]
 pub(super) struct Read<T> {
-    setting: Setting,
+    setting: BucketSetting,
     /// By bucket: the text, and what it says.
     read: Mutex<HashMap<String, Said<T>>>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Read<T> {
 type Said<T> = (Arc<str>, Arc<T>);
 
 impl<T> Read<T> {
-    fn new(setting: Setting) -> Self {
+    fn new(setting: BucketSetting) -> Self {
         Self {
             setting,
             read: Mutex::default(),
@@ -65,8 +65,8 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            cors: Read::new(Setting::Cors),
-            lifecycle: Read::new(Setting::Lifecycle),
+            cors: Read::new(BucketSetting::Cors),
+            lifecycle: Read::new(BucketSetting::Lifecycle),
         }
     }
 }

@@ -24,7 +24,7 @@ const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
 /// The document of an answer.
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<Bytes, StdError>> + Send>>;
 
-enum State {
+enum ReplyState {
     Begins(Work),
     Waits(Work),
     Over,
@@ -32,17 +32,17 @@ enum State {
 
 /// An answer that begins now; its document comes when the work is done.
 pub(super) fn response(work: Work, beat: Duration) -> Response<s3s::Body> {
-    let frames = stream::unfold(State::Begins(work), move |state| async move {
+    let frames = stream::unfold(ReplyState::Begins(work), move |state| async move {
         match state {
-            State::Begins(work) => {
+            ReplyState::Begins(work) => {
                 let begin = Bytes::from_static(DECLARATION.as_bytes());
-                Some((Ok(begin), State::Waits(work)))
+                Some((Ok(begin), ReplyState::Waits(work)))
             }
-            State::Waits(mut work) => Some(tokio::select! {
-                document = &mut work => (document.map(bare), State::Over),
-                () = tokio::time::sleep(beat) => (Ok(Bytes::from_static(SPACE)), State::Waits(work)),
+            ReplyState::Waits(mut work) => Some(tokio::select! {
+                document = &mut work => (document.map(bare), ReplyState::Over),
+                () = tokio::time::sleep(beat) => (Ok(Bytes::from_static(SPACE)), ReplyState::Waits(work)),
             }),
-            State::Over => None,
+            ReplyState::Over => None,
         }
     });
     let body = s3s::Body::http_body_unsync(Frames(Box::pin(frames)));

@@ -33,7 +33,7 @@ fn keep() {}
 /// Looks for ever.
 pub(crate) async fn watch() {
     keep();
-    let mut kept = Kept {
+    let mut kept = HeapHistory {
         least: resident(),
         gone: 0,
     };
@@ -55,14 +55,14 @@ pub(crate) async fn watch() {
 
 /// The state from the looks before.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept {
+struct HeapHistory {
     /// Least memory of the process.
     least: Option<u64>,
     /// Least free memory of the heap since it gave some back: that much is not resident.
     gone: u64,
 }
 
-impl Kept {
+impl HeapHistory {
     /// True: the process is larger than it must be, so a look at its heap may be worth it.
     fn has_grown(&mut self, resident: u64) -> bool {
         let least = self.least.map_or(resident, |least| least.min(resident));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn free_memory_is_given_back_once_and_again_when_it_was_used() {
-        let mut kept = Kept::default();
+        let mut kept = HeapHistory::default();
         let mut looked = |free: u64| {
             let mut gave = false;
             kept.look(free << 20, || gave = true);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_not_grown_is_left_alone() {
-        let mut kept = Kept::default();
+        let mut kept = HeapHistory::default();
         assert!(!kept.has_grown(900 << 20));
         assert!(!kept.has_grown(920 << 20));
         assert!(!kept.has_grown(100 << 20));

@@ -24,8 +24,8 @@ use crate::connection_memory::{ConnectionMemory, Granted};
 use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
 use crate::error::ServerError;
 use crate::grpc::{
-    Admin, AdminService, Auth, Direct, Health, Intake, LumpStoreService, ObserveService, Traced,
-    Web,
+    Admin, AdminService, Auth, Direct, Health, Intake, LumpStoreService, ObserveService,
+    RequestIdService, Web,
 };
 use crate::log_rate::LogRate;
 use crate::privileges;
@@ -123,7 +123,7 @@ pub struct S3Parts {
 }
 
 /// Tasks of the running endpoints.
-pub(crate) struct Serving {
+pub(crate) struct EndpointTasks {
     /// Keeps the health service up to date.
     pub(crate) health: Health,
     /// Ends when all connections of gRPC and S3 have ended after a stop.
@@ -139,7 +139,7 @@ pub(crate) async fn serve(
     serve_s3: Option<ServeS3>,
     sources: Sources,
     stopped: watch::Receiver<bool>,
-) -> Serving {
+) -> EndpointTasks {
     let entrance = |name, protocol, most| entrance(config, &sources.door, name, protocol, most);
     let most = config.max_connections;
     let requests = Arc::new(Requests::new(Arc::new(Reporter {
@@ -197,7 +197,7 @@ pub(crate) async fn serve(
         config.allow_remote,
         stopped,
     );
-    Serving {
+    EndpointTasks {
         health,
         grpc: tokio::spawn(async move {
             tokio::join!(tcp, unix, s3);
@@ -245,13 +245,25 @@ async fn services(
     let built_in = "the descriptors are part of this program";
     let reflection = describe().build_v1().expect(built_in);
     let older = describe().build_v1alpha().expect(built_in);
-    let routes = Routes::new(Traced::new(lumps, Arc::clone(requests), intake.clone()))
-        .add_service(Traced::new(observe, Arc::clone(requests), intake.clone()))
-        .add_service(Traced::new(admin, Arc::clone(requests), intake.clone()))
-        .add_service(health_server)
-        .add_service(reflection.max_decoding_message_size(MAX_REFLECTION))
-        .add_service(older.max_decoding_message_size(MAX_REFLECTION))
-        .prepare();
+    let routes = Routes::new(RequestIdService::new(
+        lumps,
+        Arc::clone(requests),
+        intake.clone(),
+    ))
+    .add_service(RequestIdService::new(
+        observe,
+        Arc::clone(requests),
+        intake.clone(),
+    ))
+    .add_service(RequestIdService::new(
+        admin,
+        Arc::clone(requests),
+        intake.clone(),
+    ))
+    .add_service(health_server)
+    .add_service(reflection.max_decoding_message_size(MAX_REFLECTION))
+    .add_service(older.max_decoding_message_size(MAX_REFLECTION))
+    .prepare();
     let door = sources.door.clone();
     (
         health,

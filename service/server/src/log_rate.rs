@@ -11,10 +11,10 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Lets [`BURST`] lines through in every [`PERIOD`], and counts the others: whoever knocks a
 /// thousand times a second must not fill the log.
 #[derive(Debug, Default)]
-pub struct LogRate(Mutex<Window>);
+pub struct LogRate(Mutex<RateWindow>);
 
 #[derive(Debug, Default)]
-struct Window {
+struct RateWindow {
     begun: Option<Instant>,
     logged: u32,
     kept: u64,
@@ -24,7 +24,7 @@ impl LogRate {
     /// Nothing has been logged yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Mutex::new(Window {
+        Self(Mutex::new(RateWindow {
             begun: None,
             logged: 0,
             kept: 0,

@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 /// Findings reported so far for one store.
 #[derive(Default)]
-struct Told {
+struct ReportedFindings {
     findings: u64,
     passes: u64,
 }
@@ -21,7 +21,7 @@ struct Told {
 /// Looks at the scrubbers as long as it is polled.
 pub async fn watch(stores: Stores) {
     // By index: a store that was taken out and added again has nothing in common with the one before.
-    let mut told: BTreeMap<usize, Told> = BTreeMap::new();
+    let mut told: BTreeMap<usize, ReportedFindings> = BTreeMap::new();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -35,7 +35,7 @@ pub async fn watch(stores: Stores) {
     }
 }
 
-fn report(store: &str, status: &ScrubStatus, told: &mut Told) {
+fn report(store: &str, status: &ScrubStatus, told: &mut ReportedFindings) {
     let new = usize::try_from(told.findings).unwrap_or(usize::MAX);
     for finding in status.findings.list.iter().skip(new) {
         let kind = finding.kind;

@@ -25,17 +25,17 @@ use lumpscope_lab::engine::{PeerReport, SlowLoad};
 use lumpscope_lab::load::{Load, Promise};
 
 use memory::MemoryDisk;
-use written::Written;
+use written::UnsyncedNvm;
 
 /// Runs a load on the published cannyls crate and prints one line of JSON.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: PeerCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum PeerCommand {
     /// Puts of fresh lumps, then gets of them, on a file or device, which is overwritten
     File(FileArgs),
     /// A workload in the language of the original benchmark, as that ran it; one line of JSON
@@ -95,9 +95,9 @@ impl FileArgs {
 
 fn main() -> Result<()> {
     let json = match Cli::parse().command {
-        Command::File(args) => serde_json::to_string(&on_file(&args)?)?,
-        Command::Slow(load) => serde_json::to_string(&on_slow_disk(&load)?)?,
-        Command::Workload(args) => serde_json::to_string(&workload::run(&args)?)?,
+        PeerCommand::File(args) => serde_json::to_string(&on_file(&args)?)?,
+        PeerCommand::Slow(load) => serde_json::to_string(&on_slow_disk(&load)?)?,
+        PeerCommand::Workload(args) => serde_json::to_string(&workload::run(&args)?)?,
     };
     println!("{json}");
     Ok(())
@@ -109,7 +109,7 @@ fn on_file(args: &FileArgs) -> Result<PeerReport> {
         .with_context(|| format!("cannot open {}", args.file.display()))?;
     let (load, gets) = (args.load(), !args.no_gets);
     match args.promise {
-        Promise::Written => run(Written(file), &load, gets),
+        Promise::Written => run(UnsyncedNvm(file), &load, gets),
         Promise::Synced | Promise::Buffered => run(file, &load, gets),
     }
 }

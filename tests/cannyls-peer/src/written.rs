@@ -7,15 +7,15 @@ use cannyls::nvm::{FileNvm, NonVolatileMemory};
 
 /// Hides `sync`: what it would make durable is written, which survives the death of the process.
 #[derive(Debug)]
-pub(crate) struct Written(pub(crate) FileNvm);
+pub(crate) struct UnsyncedNvm(pub(crate) FileNvm);
 
-impl Read for Written {
+impl Read for UnsyncedNvm {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf)
     }
 }
 
-impl Write for Written {
+impl Write for UnsyncedNvm {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.write(buf)
     }
@@ -25,13 +25,13 @@ impl Write for Written {
     }
 }
 
-impl Seek for Written {
+impl Seek for UnsyncedNvm {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.0.seek(to)
     }
 }
 
-impl NonVolatileMemory for Written {
+impl NonVolatileMemory for UnsyncedNvm {
     fn sync(&mut self) -> cannyls::Result<()> {
         Ok(())
     }
@@ -50,6 +50,6 @@ impl NonVolatileMemory for Written {
 
     fn split(self, position: u64) -> cannyls::Result<(Self, Self)> {
         let (left, right) = self.0.split(position)?;
-        Ok((Written(left), Written(right)))
+        Ok((UnsyncedNvm(left), UnsyncedNvm(right)))
     }
 }

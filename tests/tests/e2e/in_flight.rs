@@ -14,7 +14,7 @@ use lumpscope_proto::v1::{BlockLine, GetRequest, get_response};
 use lumpscope_tests::client::{Client, id};
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
-use lumpscope_tests::watching::{Seen, Watching};
+use lumpscope_tests::watching::{TraceItems, Watching};
 use rustix::fs::OFlags;
 use tokio::task::JoinSet;
 
@@ -196,7 +196,7 @@ async fn told_apart(kind: StoreKind, backend: &str) {
         .expect("the service is up");
     let watching = Watching::of_store(&client, store.name).await;
     let requests = busy(&service.grpc, store.name).await;
-    let Seen {
+    let TraceItems {
         lines,
         incomplete,
         was_incomplete,

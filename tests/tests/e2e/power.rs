@@ -20,7 +20,7 @@ use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, run_ok};
 use tonic::{Code, Status};
 
-use disk::{Event, Fate, History, RecordingDisk, Shared, Walk};
+use disk::{DiskEvent, Fate, History, RecordingDisk, SharedDisk, Walk};
 
 const DISK_BYTES: usize = 12 << 20;
 /// Clients; each owns ids of its own, so that changes of one lump have an order.
@@ -52,7 +52,7 @@ enum Note {
     Told(u128, Version),
 }
 
-type Recorded = Shared<Note>;
+type Recorded = SharedDisk<Note>;
 
 /// How the service uses the disk.
 #[derive(Debug, Clone, Copy)]
@@ -146,9 +146,9 @@ fn is(key: u128, version: Version, found: Option<&[u8]>) -> bool {
 
 /// What each lump may be: the acknowledged version first, then those that had no answer.
 #[derive(Debug, Default)]
-struct Known(BTreeMap<u128, Vec<Version>>);
+struct PossibleVersions(BTreeMap<u128, Vec<Version>>);
 
-impl Known {
+impl PossibleVersions {
     fn learn(&mut self, note: Note) {
         match note {
             Note::Sent(key, version) => self.0.entry(key).or_insert(vec![None]).push(version),
@@ -179,7 +179,7 @@ async fn live(path: &Path, case: Case, disk: &Arc<Recorded>) {
         for client in clients {
             client.await.expect("no client met a wrong answer");
         }
-        let mut known = Known::default();
+        let mut known = PossibleVersions::default();
         disk.each_note(|note| known.learn(*note));
         unknown = known.0;
     }
@@ -204,13 +204,13 @@ fn cut(history: &History<Note>, case: Case, cuts: usize, folder: &Path) {
         .collect();
     at.sort_unstable();
     let mut walk = Walk::new(&history.before);
-    let mut known = Known::default();
+    let mut known = PossibleVersions::default();
     let mut uncertain = 0;
     let mut done = 0;
     for (number, at) in at.into_iter().enumerate() {
         for event in &history.events[done..at] {
             walk.step(event, &history.writes);
-            if let Event::Noted(note) = event {
+            if let DiskEvent::Noted(note) = event {
                 known.learn(*note);
             }
         }
@@ -235,7 +235,7 @@ fn cut(history: &History<Note>, case: Case, cuts: usize, folder: &Path) {
 
 /// Opens the store on an image, after a second cut during the first opening if `again`, and
 /// compares every lump.
-fn verify(image: &[u8], case: Case, again: Option<u64>, known: &Known, told: &str) {
+fn verify(image: &[u8], case: Case, again: Option<u64>, known: &PossibleVersions, told: &str) {
     let options = SimOptions {
         is_block_device: case.raw,
         ..SimOptions::default()
@@ -290,7 +290,7 @@ fn get(store: &Store, driver: &mut Driver, disk: &SimDisk, key: u128) -> Result<
 }
 
 /// A store on a recording disk: on the file itself, or on a loop device over it.
-struct Place {
+struct RecordedStore {
     path: PathBuf,
     // Ends before the disk below it.
     _device: Option<File>,
@@ -298,7 +298,7 @@ struct Place {
     folder: tempfile::TempDir,
 }
 
-fn place(case: Case) -> Place {
+fn place(case: Case) -> RecordedStore {
     let folder = tempfile::tempdir().expect("a folder");
     let mount = folder.path().join("mount");
     std::fs::create_dir(&mount).expect("a folder");
@@ -311,7 +311,7 @@ fn place(case: Case) -> Place {
         let (path, device) = made.expect("a loop device");
         run_ok(&["format", &plain(&path)]);
         let _device = Some(device);
-        return Place {
+        return RecordedStore {
             path,
             _device,
             disk,
@@ -323,7 +323,7 @@ fn place(case: Case) -> Place {
     let bytes = std::fs::read(&made).expect("the store can be read");
     let disk = RecordingDisk::new(&mount, bytes);
     let path = disk.path.clone();
-    Place {
+    RecordedStore {
         path,
         _device: None,
         disk,

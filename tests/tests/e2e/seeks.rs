@@ -8,7 +8,7 @@ use lumpscope_proto::v1::BlockLine;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
-use lumpscope_tests::watching::{Seen, Watching};
+use lumpscope_tests::watching::{TraceItems, Watching};
 use rustix::fs::{major, minor};
 
 const NEEDS: &[Need] = &[
@@ -113,7 +113,7 @@ async fn compared(kind: StoreKind) -> Result<usize, String> {
         .expect("bpftrace writes down");
     let watching = Watching::of_store(&client, store.name).await;
     work(&mut client, store.name).await;
-    let Seen {
+    let TraceItems {
         lines, incomplete, ..
     } = watching.end().await;
     let theirs = independent(&tracer.finish_text().expect("bpftrace ends well"));

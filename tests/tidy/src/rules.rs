@@ -1,6 +1,6 @@
 //! The rules, one test each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -335,4 +335,35 @@ fn the_command_line_writes_in_one_place() {
         }
     }
     assert!(found.is_empty(), "use crate::output: {found:#?}");
+}
+
+/// Most types of one name.
+const MOST_NAMESAKES: usize = 3;
+
+/// The name of the type or trait that a line at the left margin defines.
+fn defined(line: &str) -> Option<&str> {
+    let mut words = line.split(' ');
+    let mut kind = words.next()?;
+    if kind == "pub" || kind.starts_with("pub(") {
+        kind = words.next()?;
+    }
+    let name = words.next()?;
+    let end = name.find(|c: char| !c.is_alphanumeric());
+    let is_type = matches!(kind, "struct" | "enum" | "union" | "trait");
+    is_type.then(|| &name[..end.unwrap_or(name.len())])
+}
+
+/// A name that says what its type is, as `PageState`, needs no path to be understood.
+#[test]
+fn few_types_share_a_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in files(&[".rs"]) {
+        for name in text(&path).lines().filter_map(defined) {
+            let all = places.entry(name.to_owned()).or_default();
+            all.push(path.display().to_string());
+        }
+    }
+    assert!(places.len() > 1000, "does the rule see the types?");
+    places.retain(|_, all| all.len() > MOST_NAMESAKES);
+    assert!(places.is_empty(), "names of too many types: {places:#?}");
 }

@@ -21,7 +21,7 @@ const MAX_SEEK_BYTES: u64 = 1 << 50;
 
 /// Totals of one disk.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct DiskTotals {
     /// Its name, e.g. `loop3`; empty: unknown.
     pub(super) name: String,
     /// How far what was told of it can be trusted; `None`: nothing was said.
@@ -42,9 +42,9 @@ pub(super) struct Disk {
     processes: Processes,
 }
 
-impl Default for Disk {
-    fn default() -> Disk {
-        Disk {
+impl Default for DiskTotals {
+    fn default() -> DiskTotals {
+        DiskTotals {
             name: String::new(),
             audit: None,
             owners: [[(0, 0); OPERATIONS.len()]; CLASSES],
@@ -64,7 +64,7 @@ impl Default for Disk {
     }
 }
 
-impl Disk {
+impl DiskTotals {
     /// Counts a block request. `sharers`: how many requests (and the store itself) it was for.
     pub(super) fn add(&mut self, event: &Event, owner: &Owner, found: &Match, sharers: usize) {
         // The operations are numbered in the order of their names.

@@ -55,7 +55,7 @@ struct Asker {
 }
 
 /// A flush, with the declared flushes that it was made for.
-pub(super) struct Told {
+pub(super) struct FlushMatch {
     pub(super) event: Event,
     pub(super) found: Match,
 }
@@ -112,7 +112,7 @@ impl Flushes {
     }
 
     /// The flushes of which all askers are known, when everything up to a time is.
-    pub(super) fn take(&mut self, until_ns: u64, joiner: &mut Joiner) -> Vec<Told> {
+    pub(super) fn take(&mut self, until_ns: u64, joiner: &mut Joiner) -> Vec<FlushMatch> {
         let mut told = Vec::new();
         for event in std::mem::take(&mut self.waiting) {
             let (issue, last) = sent(&event);
@@ -133,7 +133,7 @@ impl Flushes {
         told
     }
 
-    fn tell(&self, event: Event, joiner: &mut Joiner) -> Told {
+    fn tell(&self, event: Event, joiner: &mut Joiner) -> FlushMatch {
         let (issue, last) = sent(&event);
         let itself = event
             .queue_ns
@@ -171,7 +171,7 @@ impl Flushes {
             waited.retain(|io| !joiner.was_flushed(*io));
             joiner.flushed(&waited, true)
         };
-        Told { event, found }
+        FlushMatch { event, found }
     }
 
     /// Those who asked for a flush, and whether that is certain.

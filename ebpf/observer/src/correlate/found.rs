@@ -10,7 +10,7 @@ pub(super) type Ranges = SmallVec<[(u64, u64); 2]>;
 /// The I/Os that a block request was made for, with the bytes of each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Match {
-    pub(super) parts: SmallVec<[Part; 2]>,
+    pub(super) parts: SmallVec<[MatchPart; 2]>,
     /// Bytes that no declared I/O asked for.
     pub(super) rest: u64,
     /// Declared I/Os that it may have been made for, but was not given to.
@@ -18,7 +18,7 @@ pub(super) struct Match {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct MatchPart {
     /// Serial number of the I/O.
     pub(super) io: u64,
     /// Bytes of the block request that it asked for; 0 for a flush.
@@ -34,7 +34,7 @@ impl Match {
                 part.bytes += bytes;
                 part.uncertain |= uncertain;
             }
-            None => self.parts.push(Part {
+            None => self.parts.push(MatchPart {
                 io,
                 bytes,
                 uncertain,

@@ -77,7 +77,7 @@ pub enum Input {
         end_ns: u64,
     },
     /// A request has ended.
-    Ended(Ended),
+    Ended(EndedRequest),
     /// The path of a cgroup, told before the first block request that was made in it.
     Cgroup {
         /// See [`Event::cgroup`].
@@ -125,7 +125,7 @@ pub struct Declared {
 
 /// An owned [`RequestSummary`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedRequest {
     /// Id of the request.
     pub request: u64,
     /// Index of its store.
@@ -157,7 +157,7 @@ pub struct Ended {
     pub trace: Option<TraceContext>,
 }
 
-impl Ended {
+impl EndedRequest {
     /// Whole time in nanoseconds.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
@@ -165,9 +165,9 @@ impl Ended {
     }
 }
 
-impl From<RequestSummary> for Ended {
-    fn from(s: RequestSummary) -> Ended {
-        Ended {
+impl From<RequestSummary> for EndedRequest {
+    fn from(s: RequestSummary) -> EndedRequest {
+        EndedRequest {
             request: s.request,
             store: s.store,
             method: s.method.into(),

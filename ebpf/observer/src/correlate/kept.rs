@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::report::SlowRequest;
 
-use super::Ended;
+use super::EndedRequest;
 
 /// The slowest requests, and the slowest of those that failed, are chosen a store and span of this
 /// length...
@@ -28,7 +28,7 @@ const FOUND_LATER: &str = "the completion of block requests of it was found only
 
 /// Explained requests.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ExplainedRequests {
     /// By span, store, and whether they failed; slowest first.
     slow: BTreeMap<(u64, usize, bool), Vec<One>>,
     slow_blocks: usize,
@@ -53,9 +53,9 @@ impl One {
     }
 }
 
-impl Kept {
+impl ExplainedRequests {
     /// True: it would be kept although it has no trace.
-    pub(super) fn is_slow(&self, ended: &Ended) -> bool {
+    pub(super) fn is_slow(&self, ended: &EndedRequest) -> bool {
         if ended.control {
             return false;
         }
@@ -69,7 +69,7 @@ impl Kept {
     }
 
     /// Keeps a request as long as it deserves it.
-    pub(super) fn add(&mut self, ended: &Ended, explained: SlowRequest) {
+    pub(super) fn add(&mut self, ended: &EndedRequest, explained: SlowRequest) {
         let one = One {
             store: ended.store,
             end_ns: ended.end_ns,
@@ -200,13 +200,13 @@ mod tests {
     use crate::api::TraceContext;
     use crate::report::BlockIo;
 
-    fn ended(request: u64, end_ns: u64, total_ns: u64, traced: bool) -> Ended {
+    fn ended(request: u64, end_ns: u64, total_ns: u64, traced: bool) -> EndedRequest {
         let trace = TraceContext {
             trace_id: 1,
             span_id: 2,
             parent_span_id: 0,
         };
-        Ended {
+        EndedRequest {
             request,
             store: 0,
             method: "get".into(),
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    fn explained(ended: &Ended, blocks: usize) -> SlowRequest {
+    fn explained(ended: &EndedRequest, blocks: usize) -> SlowRequest {
         SlowRequest {
             request_id: ended.request,
             total_ns: ended.total_ns(),
@@ -232,13 +232,13 @@ mod tests {
         }
     }
 
-    fn keep(kept: &mut Kept, ended: &Ended, blocks: usize) {
+    fn keep(kept: &mut ExplainedRequests, ended: &EndedRequest, blocks: usize) {
         kept.add(ended, explained(ended, blocks));
     }
 
     #[test]
     fn the_slowest_of_a_minute_are_kept_and_the_fast_ones_fall_out() {
-        let mut kept = Kept::default();
+        let mut kept = ExplainedRequests::default();
         for request in 0..200 {
             keep(&mut kept, &ended(request, 1_000_000, request, false), 0);
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn failed_requests_are_kept_beside_slower_ones_and_control_calls_are_not() {
-        let mut kept = Kept::default();
+        let mut kept = ExplainedRequests::default();
         let mut failed = ended(7, 1_000_000, 1, false);
         failed.ok = false;
         keep(&mut kept, &failed, 0);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn traced_requests_are_kept_for_a_short_while_however_fast() {
-        let mut kept = Kept::default();
+        let mut kept = ExplainedRequests::default();
         for request in 0..100 {
             keep(&mut kept, &ended(request, 1_000_000, 1000, false), 0);
         }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_whatever_comes() {
-        let mut kept = Kept::default();
+        let mut kept = ExplainedRequests::default();
         for request in 0..3000 {
             let at = request * (SPAN_NS / 50);
             keep(&mut kept, &ended(request + 1, at + 10, 10, true), 64);

@@ -43,13 +43,13 @@ use crate::live::Watch;
 use crate::report::{AuditReport, BlockLine, SlowRequest, StoreReport};
 
 pub(crate) use input::KINDS;
-pub use input::{Declared, Ended, Input};
+pub use input::{Declared, EndedRequest, Input};
 pub use owner::OWNERS;
 
-use disk::Disk;
+use disk::DiskTotals;
 use flushes::Flushes;
 use join::Joiner;
-use kept::Kept;
+use kept::ExplainedRequests;
 use processes::Cgroups;
 use requests::Requests;
 use settle::Unsettled;
@@ -81,14 +81,14 @@ pub struct Correlator {
     placements: BTreeMap<usize, Placement>,
     joiner: Joiner,
     flushes: Flushes,
-    disks: BTreeMap<u32, Disk>,
+    disks: BTreeMap<u32, DiskTotals>,
     requests: Requests,
     stores: BTreeMap<usize, StoreTotals>,
     /// Own block requests that wait for a second look-up.
     waiting: Vec<Event>,
     /// Attributed, but what completed before them may not be known yet.
     unsettled: VecDeque<Unsettled>,
-    kept: Kept,
+    kept: ExplainedRequests,
     taps: Taps,
     cgroups: Cgroups,
     /// Stores whose place should be read again.
@@ -112,7 +112,7 @@ impl Correlator {
             stores: (0..stores).map(|s| (s, StoreTotals::default())).collect(),
             waiting: Vec::new(),
             unsettled: VecDeque::new(),
-            kept: Kept::default(),
+            kept: ExplainedRequests::default(),
             taps: Taps::default(),
             cgroups: Cgroups::default(),
             stale: false,
@@ -341,7 +341,7 @@ impl Correlator {
         self.conclude(u64::MAX);
     }
 
-    fn disk_of(&self, store: usize) -> Option<&Disk> {
+    fn disk_of(&self, store: usize) -> Option<&DiskTotals> {
         self.disks.get(&self.placements.get(&store)?.dev)
     }
 

@@ -38,13 +38,13 @@ impl Cgroups {
 /// Block requests of one disk, by process number and cgroup.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
-    known: BTreeMap<(u32, u64), Counted>,
+    known: BTreeMap<(u32, u64), ProcessCounts>,
     /// Those that are no longer told apart.
-    forgotten: Counted,
+    forgotten: ProcessCounts,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct ProcessCounts {
     name: ThreadName,
     /// When the last one completed.
     last_ns: u64,
@@ -58,13 +58,13 @@ struct Counted {
 impl Processes {
     pub(super) fn add(&mut self, event: &Event) {
         let key = (event.tgid, event.cgroup);
-        let one = self.known.entry(key).or_insert_with(|| Counted {
+        let one = self.known.entry(key).or_insert_with(|| ProcessCounts {
             name: event.comm,
-            ..Counted::default()
+            ..ProcessCounts::default()
         });
         let bytes = u64::from(event.bytes);
         let of = |op| if event.op == op { bytes } else { 0 };
-        one.add(&Counted {
+        one.add(&ProcessCounts {
             name: event.comm,
             last_ns: event.done_ns,
             requests: 1,
@@ -93,7 +93,7 @@ impl Processes {
     }
 
     pub(super) fn report(&self, cgroups: &Cgroups) -> Vec<ProcessTotal> {
-        let told = |&(pid, cgroup): &(u32, u64), one: &Counted| ProcessTotal {
+        let told = |&(pid, cgroup): &(u32, u64), one: &ProcessCounts| ProcessTotal {
             process: one.name.text(),
             pid,
             cgroup: cgroups.named(cgroup),
@@ -112,8 +112,8 @@ impl Processes {
     }
 }
 
-impl Counted {
-    fn add(&mut self, more: &Counted) {
+impl ProcessCounts {
+    fn add(&mut self, more: &ProcessCounts) {
         self.last_ns = self.last_ns.max(more.last_ns);
         self.requests += more.requests;
         self.read_bytes += more.read_bytes;

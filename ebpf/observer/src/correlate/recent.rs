@@ -20,7 +20,7 @@ pub(super) struct Recent {
     /// Reads and writes, by the time they were sent.
     sent: VecDeque<Sent>,
     /// Everything whose completion was seen, by the time of it.
-    done: VecDeque<Done>,
+    done: VecDeque<CompletedBlock>,
     /// Completions up to this time may have been forgotten, or were not seen.
     forgotten_ns: u64,
     /// The disk's access ranges.
@@ -40,7 +40,7 @@ struct Sent {
 
 /// A block request that completed.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct CompletedBlock {
     pub(super) issue_ns: u64,
     pub(super) done_ns: u64,
     pub(super) owner: Owner,
@@ -76,7 +76,7 @@ impl Recent {
             self.forgotten_ns = self.forgotten_ns.max(issue_ns);
             return;
         };
-        let done = Done {
+        let done = CompletedBlock {
             issue_ns,
             done_ns,
             owner: owner.clone(),
@@ -99,7 +99,11 @@ impl Recent {
     }
 
     /// Block requests that completed in (from, to], the last first.
-    pub(super) fn completed(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Done> {
+    pub(super) fn completed(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = &CompletedBlock> {
         let first = position(&self.done, |d| d.done_ns <= from_ns);
         let end = position(&self.done, |d| d.done_ns <= to_ns);
         self.done.range(first..end.max(first)).rev()

@@ -13,7 +13,7 @@ use super::lost::Lost;
 use super::owner::Owner;
 use super::recent::Recent;
 use super::stages::{joined, union};
-use super::{Declared, Ended};
+use super::{Declared, EndedRequest};
 
 /// Requests open at once; more are counted without their block requests.
 const MAX_OPEN: usize = 65_536;
@@ -149,7 +149,7 @@ pub(super) struct Gaps {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     open: HashMap<u64, Open>,
-    ended: Vec<Ended>,
+    ended: Vec<EndedRequest>,
     swept_ns: u64,
     pub(super) dropped: u64,
 }
@@ -243,7 +243,7 @@ impl Requests {
     }
 
     /// It has ended; it is counted when its block requests are known.
-    pub(super) fn end(&mut self, ended: Ended) {
+    pub(super) fn end(&mut self, ended: EndedRequest) {
         if self.ended.len() < MAX_ENDED {
             self.ended.push(ended);
         } else {
@@ -252,11 +252,11 @@ impl Requests {
     }
 
     /// The requests that ended up to a time, with what was done for them.
-    pub(super) fn take_ended(&mut self, until_ns: u64) -> Vec<(Ended, Open)> {
-        let due = |ended: &mut Ended| ended.end_ns <= until_ns;
-        let ended: Vec<Ended> = self.ended.extract_if(.., due).collect();
+    pub(super) fn take_ended(&mut self, until_ns: u64) -> Vec<(EndedRequest, Open)> {
+        let due = |ended: &mut EndedRequest| ended.end_ns <= until_ns;
+        let ended: Vec<EndedRequest> = self.ended.extract_if(.., due).collect();
         let dropped = self.dropped > 0;
-        let with_open = |ended: Ended| {
+        let with_open = |ended: EndedRequest| {
             let open = self.open.remove(&ended.request).unwrap_or_else(|| Open {
                 gaps: Gaps {
                     not_remembered: dropped,

@@ -10,7 +10,7 @@ use crate::event::Event;
 use super::owner::{CLASSES, Owner};
 use super::requests::{Open, Share};
 use super::taps::At;
-use super::{Correlator, Ended, explain, stages};
+use super::{Correlator, EndedRequest, explain, stages};
 
 /// Attributed block requests that wait for what completed before them; beyond that the oldest
 /// wait no longer.
@@ -116,7 +116,7 @@ impl Correlator {
         self.taps.block(one, previous, &at);
     }
 
-    fn add_request(&mut self, ended: &Ended, open: &Open, lost: &[u64; CLASSES]) {
+    fn add_request(&mut self, ended: &EndedRequest, open: &Open, lost: &[u64; CLASSES]) {
         let stages = stages::split(ended, open);
         let Some(totals) = self.stores.get_mut(&ended.store) else {
             return;
@@ -129,7 +129,7 @@ impl Correlator {
             return;
         }
         let disk = at.and_then(|at| self.disks.get(&at.dev));
-        let known = explain::Known {
+        let known = explain::RequestFacts {
             ended,
             open,
             stages: &stages,

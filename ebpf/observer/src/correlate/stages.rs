@@ -1,12 +1,12 @@
 //! A request's time, stage by stage.
 
-use super::Ended;
+use super::EndedRequest;
 use super::requests::{Intervals, Open};
 use crate::api::STAGES;
 
 /// Nanoseconds by stage in the order of [`crate::STAGES`]; the data time is split into device
 /// (some block request of it was at the disk), queue (one was made, none at the disk) and submit.
-pub(super) fn split(ended: &Ended, open: &Open) -> [u64; STAGES.len()] {
+pub(super) fn split(ended: &EndedRequest, open: &Open) -> [u64; STAGES.len()] {
     let [recv, sched, index, data, journal, reply] = ended.stages_ns;
     let [wait, write, flush] = ended.commit_ns;
     let times = open.data.times(u64::MAX);
@@ -53,8 +53,8 @@ mod tests {
     use super::super::requests::IoWork;
     use super::*;
 
-    fn ended(data: u64) -> Ended {
-        Ended {
+    fn ended(data: u64) -> EndedRequest {
+        EndedRequest {
             request: 1,
             store: 0,
             method: "put".into(),

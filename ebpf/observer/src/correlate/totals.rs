@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use crate::api::STAGES;
 use crate::report::{BlockReport, LatencyBucket, OperationReport, SlowRequest, StageTime};
 
-use super::Ended;
+use super::EndedRequest;
 use super::lost;
 use super::owner::CLASSES;
 use super::requests::Open;
@@ -72,7 +72,7 @@ impl Default for MethodTotals {
 }
 
 impl StoreTotals {
-    pub(super) fn add(&mut self, ended: &Ended, open: &Open, stages: &[u64; STAGES.len()]) {
+    pub(super) fn add(&mut self, ended: &EndedRequest, open: &Open, stages: &[u64; STAGES.len()]) {
         let known = self.methods.contains_key(&ended.method);
         let method = if known || self.methods.len() < MAX_METHODS {
             ended.method.clone()
@@ -107,7 +107,7 @@ impl StoreTotals {
         block.lost_gaps = self.lost_at_least;
     }
 
-    pub(super) fn is_slow(&self, ended: &Ended) -> bool {
+    pub(super) fn is_slow(&self, ended: &EndedRequest) -> bool {
         let total_ns = ended.total_ns();
         self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|s| s.total_ns < total_ns)
     }

@@ -52,7 +52,7 @@ pub(crate) enum GuardError {
 /// of the process, however it comes, does the same.
 pub(super) struct GuardProgram {
     guarded: HashMap<MapData, u32, u32>,
-    counts: HashMap<MapData, u32, Counts>,
+    counts: HashMap<MapData, u32, PodCounts>,
     opens: RingBuf<MapData>,
     /// Keeps program and link alive.
     _ebpf: Ebpf,
@@ -61,11 +61,11 @@ pub(super) struct GuardProgram {
 /// [`OpenCounts`], as a type of this crate.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-struct Counts(OpenCounts);
+struct PodCounts(OpenCounts);
 
 #[expect(unsafe_code, reason = "a promise to the map's reader")]
 // SAFETY: two u64 in repr(C): every pattern of bits is a value, and nothing is padding.
-unsafe impl aya::Pod for Counts {}
+unsafe impl aya::Pod for PodCounts {}
 
 impl std::fmt::Debug for GuardProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -113,7 +113,8 @@ impl GuardProgram {
         };
         if self.guarded.get(&dev, 0).is_err() {
             // First the counts: what is counted must have a place.
-            self.counts.insert(dev, Counts(OpenCounts::default()), 0)?;
+            self.counts
+                .insert(dev, PodCounts(OpenCounts::default()), 0)?;
         }
         self.guarded.insert(dev, code, 0)?;
         Ok(())

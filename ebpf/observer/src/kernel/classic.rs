@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::api::Flavour;
 use crate::tracefs;
 
-use super::{HAS_START, Hook, Plan, PlanError};
+use super::{HAS_START, Hook, LoadPlan, PlanError};
 
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
@@ -14,21 +14,21 @@ const BIO_COMPLETE: &str = "block_bio_complete";
 const REMAP: &str = "block_bio_remap";
 
 /// A tracepoint and the description of its record.
-struct Record {
+struct TracepointFormat {
     name: &'static str,
     format: String,
 }
 
-impl Record {
+impl TracepointFormat {
     fn offset(&self, field: &str) -> Result<u32, PlanError> {
         Ok(tracefs::field_offset(&self.format, self.name, field)?)
     }
 }
 
-pub(super) fn plan(root: &Path, hidden: &dyn Fn(&str) -> bool) -> Result<Plan, PlanError> {
+pub(super) fn plan(root: &Path, hidden: &dyn Fn(&str) -> bool) -> Result<LoadPlan, PlanError> {
     let record = |name: &'static str| match hidden(name) {
         true => Err(PlanError::NoTracepoint(name)),
-        false => Ok(Record {
+        false => Ok(TracepointFormat {
             name,
             format: tracefs::format_of(root, name)?,
         }),
@@ -71,7 +71,7 @@ pub(super) fn plan(root: &Path, hidden: &dyn Fn(&str) -> bool) -> Result<Plan, P
     });
     globals.extend(remapped.as_ref().ok().map(|old| ("TP_OLD_DEV", *old)));
     let path_hooks = remapped.map_err(|error| error.to_string());
-    Ok(Plan {
+    Ok(LoadPlan {
         flavour: Flavour::Classic,
         hooks: vec![
             Hook::needed("done_tp", COMPLETE),
@@ -85,9 +85,9 @@ pub(super) fn plan(root: &Path, hidden: &dyn Fn(&str) -> bool) -> Result<Plan, P
 }
 
 fn bios(
-    like: &Record,
-    queue: &Record,
-    done: &Record,
+    like: &TracepointFormat,
+    queue: &TracepointFormat,
+    done: &TracepointFormat,
 ) -> Result<[(&'static str, u32); 3], PlanError> {
     same_places(like, queue)?;
     same_places(like, done)?;
@@ -99,7 +99,7 @@ fn bios(
 }
 
 /// The programs read these three at the same place in every record.
-fn same_places(one: &Record, other: &Record) -> Result<(), PlanError> {
+fn same_places(one: &TracepointFormat, other: &TracepointFormat) -> Result<(), PlanError> {
     for field in ["dev", "sector", "nr_sector"] {
         if one.offset(field)? != other.offset(field)? {
             return Err(PlanError::Records { field });

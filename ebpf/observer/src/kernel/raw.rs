@@ -3,7 +3,7 @@
 use crate::api::Flavour;
 use crate::btf::{Btf, BtfError};
 
-use super::{HAS_START, Hook, Plan, PlanError};
+use super::{HAS_START, Hook, LoadPlan, PlanError};
 
 const GETRQ: &str = "block_getrq";
 const IO_START: &str = "block_io_start";
@@ -32,7 +32,7 @@ pub(super) fn plan(
     flavour: Flavour,
     btf: &Btf<'_>,
     hidden: &dyn Fn(&str) -> bool,
-) -> Result<Plan, PlanError> {
+) -> Result<LoadPlan, PlanError> {
     let arguments = |tracepoint: &'static str| match hidden(tracepoint) {
         true => Err(PlanError::NoTracepoint(tracepoint)),
         false => Ok(btf.tracepoint_arguments(tracepoint)?),
@@ -60,7 +60,7 @@ pub(super) fn plan(
     };
     let bio_hooks = more(bio_hooks(flavour, &arguments));
     let path_hooks = more(path_hooks(flavour, &arguments));
-    Ok(Plan {
+    Ok(LoadPlan {
         flavour,
         hooks: vec![
             Hook::needed(done.of(flavour), COMPLETE),
@@ -293,18 +293,18 @@ mod tests {
         it
     }
 
-    fn plan_of(kernel: &Kernel, hidden: &str) -> Result<Plan, PlanError> {
+    fn plan_of(kernel: &Kernel, hidden: &str) -> Result<LoadPlan, PlanError> {
         let bytes = kernel.bytes();
         let btf = Btf::parse(&bytes).expect("valid");
         plan(Flavour::RawTp, &btf, &|name: &str| name == hidden)
     }
 
-    fn programs(plan: &Plan) -> Vec<&str> {
+    fn programs(plan: &LoadPlan) -> Vec<&str> {
         let there = plan.hooks.iter().filter(|hook| hook.is_there());
         there.map(|hook| hook.program).collect()
     }
 
-    fn global(plan: &Plan, name: &str) -> Option<u32> {
+    fn global(plan: &LoadPlan, name: &str) -> Option<u32> {
         let found = plan.globals.iter().find(|(other, _)| *other == name);
         found.map(|(_, value)| *value)
     }

@@ -11,7 +11,7 @@ use crate::probes::Probes;
 use crate::report::{BlockLine, GuardReport, ProgramReport, SlowRequest};
 use crate::submission::PUNTED;
 
-use super::{Core, Observer};
+use super::{Observer, ObserverState};
 
 const NOT_ATTACHED: &str = "the probes are not attached";
 
@@ -170,7 +170,7 @@ impl Observer {
     }
 
     /// Has the correlator know how far the events of a store's disk can be trusted now.
-    fn audit_now(&self, core: &mut Core, store: &str) {
+    fn audit_now(&self, core: &mut ObserverState, store: &str) {
         let found = self.inner.find(store);
         if let Some(target) = found.and_then(|(_, store)| store.target) {
             core.audit_one(target.placement.dev);

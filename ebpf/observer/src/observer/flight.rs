@@ -13,10 +13,10 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::api::FlightOptions;
-use crate::correlate::{Declared, Ended, Input};
+use crate::correlate::{Declared, EndedRequest, Input};
 use crate::event::Event;
 
-use super::Core;
+use super::ObserverState;
 use super::recording::{clock_since, line_of};
 
 /// So much of the past is kept...
@@ -136,7 +136,7 @@ impl Flight {
         self.armless.insert(store);
     }
 
-    fn is_slow(&self, ended: &Ended) -> bool {
+    fn is_slow(&self, ended: &EndedRequest) -> bool {
         !ended.control && ended.total_ns() >= self.slower_than_ns(ended.store)
     }
 
@@ -280,7 +280,7 @@ impl Cause {
     }
 }
 
-impl Core {
+impl ObserverState {
     /// Writes a file if one is due. `now_ns`: what ended before is known.
     pub(super) fn write_flight(&mut self, now_ns: u64) {
         let Some(flight) = &mut self.flight else {
@@ -314,7 +314,7 @@ impl Core {
     }
 }
 
-fn cause_of(ended: &Ended) -> String {
+fn cause_of(ended: &EndedRequest) -> String {
     format!("{}-{}", ended.method.replace('_', "-"), ended.request)
 }
 
@@ -375,7 +375,7 @@ mod tests {
     }
 
     fn ended(request: u64, took_ns: u64) -> Input {
-        Input::Ended(Ended {
+        Input::Ended(EndedRequest {
             request,
             store: 0,
             method: "put_small".into(),

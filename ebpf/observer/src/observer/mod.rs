@@ -16,7 +16,7 @@ use crate::correlate::{Declared, Input};
 use crate::report::{AuditReport, StoreReport};
 use crate::submission::Submissions;
 
-use state::{Core, Counted, Store};
+use state::{DiskCounts, ObservedStore, ObserverState};
 
 mod asking;
 mod flight;
@@ -33,20 +33,20 @@ const MAX_QUEUED: usize = 1 << 20;
 /// last is dropped the probes are detached.
 #[derive(Debug, Clone)]
 pub struct Observer {
-    inner: Arc<Inner>,
+    inner: Arc<ObserverShared>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ObserverShared {
     /// By index; `None`: the store is gone. An index is never given to another store, because
     /// what was told of the one before may still be under way.
-    stores: RwLock<Vec<Option<Store>>>,
+    stores: RwLock<Vec<Option<ObservedStore>>>,
     paused: bool,
     stopped: AtomicBool,
     queue: Mutex<Vec<Input>>,
     dropped: AtomicU64,
     submissions: Arc<Submissions>,
-    core: Mutex<Core>,
+    core: Mutex<ObserverState>,
 }
 
 impl Observer {
@@ -54,13 +54,13 @@ impl Observer {
     /// [`Observer::store_status`].
     #[must_use]
     pub fn start(options: ObserverOptions) -> Observer {
-        let mut core = Core::new(&options);
+        let mut core = ObserverState::new(&options);
         for (store, watched) in options.stores.iter().enumerate() {
             let name = watched.name.clone();
             core.learn(Input::Added { store, name });
         }
         let stores = core.watch(&options.stores);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ObserverShared {
             stores: RwLock::new(stores.into_iter().map(Some).collect()),
             paused: options.tuning.paused,
             stopped: AtomicBool::new(false),
@@ -118,7 +118,7 @@ impl Observer {
         let Some(gone) = stores.get_mut(store).and_then(Option::take) else {
             return;
         };
-        let dev_of = |s: &Store| s.target.as_ref().map(|target| target.placement.dev);
+        let dev_of = |s: &ObservedStore| s.target.as_ref().map(|target| target.placement.dev);
         let shared = stores.iter().flatten().any(|s| dev_of(s) == dev_of(&gone));
         drop(stores);
         core.learn(Input::Removed { store });
@@ -191,7 +191,7 @@ impl Observer {
     }
 
     /// Shows the core at a moment in which the disk is idle, if there is one within 20 ms.
-    fn at_rest<T>(&self, dev: Option<u32>, see: impl FnOnce(&Core) -> T) -> T {
+    fn at_rest<T>(&self, dev: Option<u32>, see: impl FnOnce(&ObserverState) -> T) -> T {
         let idle = look(|| {
             let core = self.inner.lock_core();
             dev.is_none_or(|dev| core.is_idle(dev)).then_some(core)
@@ -231,7 +231,7 @@ impl Observer {
         }))
     }
 
-    fn report_of(&self, core: &Core, index: usize, store: &Store) -> StoreReport {
+    fn report_of(&self, core: &ObserverState, index: usize, store: &ObservedStore) -> StoreReport {
         let mut report = StoreReport {
             store: store.name.clone(),
             device: store.status.device.clone().unwrap_or_default(),
@@ -273,7 +273,7 @@ impl Observer {
             let in_flight = Default::default();
             Some((
                 dev,
-                Counted {
+                DiskCounts {
                     in_flight,
                     ..counted
                 },
@@ -288,7 +288,7 @@ impl Observer {
     }
 }
 
-impl Inner {
+impl ObserverShared {
     fn push(&self, input: Input) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.len() >= MAX_QUEUED || self.stopped.load(Ordering::Relaxed) {
@@ -298,7 +298,7 @@ impl Inner {
         queue.push(input);
     }
 
-    fn stores(&self) -> RwLockReadGuard<'_, Vec<Option<Store>>> {
+    fn stores(&self) -> RwLockReadGuard<'_, Vec<Option<ObservedStore>>> {
         self.stores.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -308,7 +308,7 @@ impl Inner {
         found.is_some_and(|s| s.status.observed)
     }
 
-    fn find(&self, name: &str) -> Option<(usize, Store)> {
+    fn find(&self, name: &str) -> Option<(usize, ObservedStore)> {
         let stores = self.stores();
         let mut known = stores.iter().enumerate();
         known.find_map(|(index, store)| {
@@ -317,12 +317,12 @@ impl Inner {
         })
     }
 
-    fn lock_core(&self) -> MutexGuard<'_, Core> {
+    fn lock_core(&self) -> MutexGuard<'_, ObserverState> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops at user space's own bounds make a report incomplete too.
-    fn add_limits(&self, core: &Core, audit: &mut AuditReport) {
+    fn add_limits(&self, core: &ObserverState, audit: &mut AuditReport) {
         let limits = core.correlator.limits();
         if limits.flushes_forgotten > 0 {
             audit.finding = format!(
@@ -340,7 +340,7 @@ impl Inner {
 }
 
 /// Of a store whose disk is not watched.
-fn not_audited(store: &Store) -> AuditReport {
+fn not_audited(store: &ObservedStore) -> AuditReport {
     AuditReport {
         finding: format!("not observed: {}", store.status.why_not),
         ..AuditReport::default()
@@ -348,7 +348,7 @@ fn not_audited(store: &Store) -> AuditReport {
 }
 
 /// The background thread.
-fn run(weak: &Weak<Inner>) {
+fn run(weak: &Weak<ObserverShared>) {
     loop {
         thread::sleep(PERIOD);
         let Some(inner) = weak.upgrade() else {

@@ -9,7 +9,7 @@ use crate::clock::monotonic_ns;
 use crate::correlate::Input;
 use crate::live::{self, Feed, Watch};
 
-use super::Core;
+use super::ObserverState;
 
 /// Time between two audits while inputs are recorded or traces watched: each audit may wait some
 /// milliseconds for the disk to be idle.
@@ -66,7 +66,7 @@ impl Recording {
     }
 }
 
-impl Core {
+impl ObserverState {
     /// Begins a recording with what was told before and still holds.
     pub(super) fn watch_inputs(&mut self, capacity: usize) -> Watch<String> {
         let (watch, feed) = live::watch(capacity);
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::audit_all`], for one disk.
+    /// As [`ObserverState::audit_all`], for one disk.
     pub(super) fn audit_one(&mut self, dev: u32) {
         self.find_late(dev);
         self.wait_for_rest(dev);

@@ -7,7 +7,7 @@ use crate::audit::{WatchedDisk, look};
 use crate::cgroup::Finder;
 use crate::clock::monotonic_ns;
 use crate::correlate::{Correlator, Input};
-use crate::device::{self, Target};
+use crate::device::{self, StoreDisk};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::heat::Cells;
@@ -16,7 +16,7 @@ use crate::report::{AuditReport, InFlightReport};
 use crate::slots::Slots;
 use crate::submission::Submissions;
 
-use super::Inner;
+use super::ObserverShared;
 use super::flight::Flight;
 use super::recording::Recording;
 use super::watching::Loading;
@@ -37,14 +37,14 @@ const FORGET_NS: u64 = 60_000_000_000;
 const FORGET_SENT_NS: u64 = 600_000_000_000;
 
 #[derive(Debug, Clone)]
-pub(super) struct Store {
+pub(super) struct ObservedStore {
     pub(super) name: String,
     pub(super) path: std::path::PathBuf,
     pub(super) status: StoreObservation,
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<StoreDisk>,
 }
 
-impl Store {
+impl ObservedStore {
     /// Its disk; `None`: that is not known.
     pub(super) fn dev(&self) -> Option<u32> {
         self.target.as_ref().map(|target| target.placement.dev)
@@ -53,7 +53,7 @@ impl Store {
 
 /// A disk's audit and counts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counted {
+pub(super) struct DiskCounts {
     pub(super) audit: AuditReport,
     pub(super) cells: Cells,
     pub(super) in_flight: InFlightReport,
@@ -61,7 +61,7 @@ pub(super) struct Counted {
 
 /// State of the observer's thread.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct ObserverState {
     pub(super) loading: Loading,
     pub(super) probes: Option<Probes>,
     pub(super) submissions: Arc<Submissions>,
@@ -82,12 +82,12 @@ pub(super) struct Core {
     /// Room for the inputs of one go; empty between them.
     pub(super) told: Vec<Input>,
     /// Last audit and counts of each disk, kept after the probes were detached.
-    pub(super) kept: Vec<(u32, Counted)>,
+    pub(super) kept: Vec<(u32, DiskCounts)>,
 }
 
-impl Core {
-    pub(super) fn new(options: &ObserverOptions) -> Core {
-        Core {
+impl ObserverState {
+    pub(super) fn new(options: &ObserverOptions) -> ObserverState {
+        ObserverState {
             loading: Loading::new(options),
             probes: None,
             submissions: Arc::default(),
@@ -109,7 +109,7 @@ impl Core {
     }
 
     /// Takes everything there is and correlates it.
-    pub(super) fn pump(&mut self, inner: &Inner) {
+    pub(super) fn pump(&mut self, inner: &ObserverShared) {
         let until_ns = monotonic_ns().saturating_sub(MARGIN_NS);
         let mut events = std::mem::take(&mut self.batch);
         if let Some(probes) = &mut self.probes {
@@ -161,7 +161,7 @@ impl Core {
         self.correlator.apply(input);
     }
 
-    /// As [`Core::learn`], without a copy: there may be 100,000 events a second.
+    /// As [`ObserverState::learn`], without a copy: there may be 100,000 events a second.
     fn learn_event(&mut self, event: Event) {
         self.learn_cgroup(&event);
         if self.recording.is_wanted() {
@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// Asks the file systems again where the files lie.
-    fn place_files(&mut self, stores: &[Option<Store>]) {
+    fn place_files(&mut self, stores: &[Option<ObservedStore>]) {
         for (index, store) in stores.iter().enumerate() {
             let Some(store) = store else { continue };
             let Some(target) = store.target.as_ref().filter(|target| target.file.is_some()) else {
@@ -229,7 +229,7 @@ impl Core {
     }
 
     /// Finds the completions of a disk that no program was shown. Takes up to 20 ms when some are
-    /// missing; who does not want to hold up the observer calls [`Core::look_for_late`] instead.
+    /// missing; who does not want to hold up the observer calls [`ObserverState::look_for_late`] instead.
     pub(super) fn find_late(&mut self, dev: u32) {
         look(|| (!self.look_for_late(|disk| disk.dev == dev)).then_some(()));
     }
@@ -278,19 +278,19 @@ impl Core {
     }
 
     /// The audit and counts of a disk, now.
-    pub(super) fn counted(&self, dev: u32) -> Option<Counted> {
+    pub(super) fn counted(&self, dev: u32) -> Option<DiskCounts> {
         let Some(probes) = &self.probes else {
             return self.kept_of(dev).cloned();
         };
         let disk = self.disks.iter().find(|disk| disk.dev == dev)?;
-        Some(Counted {
+        Some(DiskCounts {
             audit: disk.audit(probes),
             cells: disk.cells(probes),
             in_flight: disk.in_flight(probes),
         })
     }
 
-    fn kept_of(&self, dev: u32) -> Option<&Counted> {
+    fn kept_of(&self, dev: u32) -> Option<&DiskCounts> {
         let kept = self.kept.iter().find(|(kept, _)| *kept == dev)?;
         Some(&kept.1)
     }

@@ -5,11 +5,11 @@ use lumpscope_ebpf_common::{MAX_DEVICES, MAX_RANGES};
 use crate::api::{ObjectSource, ObserverOptions, StoreObservation, Tuning, WatchedStore};
 use crate::audit::WatchedDisk;
 use crate::correlate::Input;
-use crate::device::{self, Layer, Target};
+use crate::device::{self, Layer, StoreDisk};
 use crate::probes::Probes;
 use crate::slots::Slots;
 
-use super::{Core, Store};
+use super::{ObservedStore, ObserverState};
 
 /// Where the probes come from, and how they are attached.
 #[derive(Debug, Clone)]
@@ -41,11 +41,11 @@ impl Loading {
     }
 }
 
-type Resolved = Result<Target, String>;
+type Resolved = Result<StoreDisk, String>;
 
-impl Core {
+impl ObserverState {
     /// Finds the stores' disks, attaches the probes and arms the disks.
-    pub(super) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<Store> {
+    pub(super) fn watch(&mut self, stores: &[WatchedStore]) -> Vec<ObservedStore> {
         let resolved = stores.iter().map(|store| self.loading.resolve(store));
         let resolved: Vec<Resolved> = resolved.collect();
         let why_no_probes = self.attach(resolved.iter().flatten());
@@ -59,8 +59,8 @@ impl Core {
         .collect()
     }
 
-    /// As [`Core::watch`], for one more store.
-    pub(super) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> Store {
+    /// As [`ObserverState::watch`], for one more store.
+    pub(super) fn watch_more(&mut self, index: usize, watched: &WatchedStore) -> ObservedStore {
         let resolved = self.loading.resolve(watched);
         self.guard.arm(index, watched);
         let why_no_probes = self.attach(resolved.iter());
@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// Attaches the probes, once there is a disk to be watched; returns why not.
-    fn attach<'a>(&mut self, targets: impl Iterator<Item = &'a Target>) -> Option<String> {
+    fn attach<'a>(&mut self, targets: impl Iterator<Item = &'a StoreDisk>) -> Option<String> {
         if !self.loading.enabled {
             return Some("the probes are switched off".to_owned());
         }
@@ -97,7 +97,7 @@ impl Core {
         watched: &WatchedStore,
         target: Resolved,
         why_no_probes: Option<&str>,
-    ) -> Store {
+    ) -> ObservedStore {
         let mut status = StoreObservation::default();
         if let Ok(target) = &target {
             status.device = Some(target.disk.clone());
@@ -132,7 +132,7 @@ impl Core {
                 disk: target.disk.clone(),
             });
         }
-        Store {
+        ObservedStore {
             name: watched.name.clone(),
             path: watched.path.clone(),
             status,
@@ -141,7 +141,7 @@ impl Core {
     }
 
     /// Watches a store's disk, once; an error says why not.
-    fn arm(&mut self, target: &Target) -> Result<(), String> {
+    fn arm(&mut self, target: &StoreDisk) -> Result<(), String> {
         let dev = target.placement.dev;
         if self.disks.iter().any(|disk| disk.dev == dev) {
             return Ok(());

@@ -18,7 +18,7 @@ const TRACE: TraceContext = TraceContext {
 };
 
 /// Results about the three requests, by every way there is.
-struct Found {
+struct RequestViews {
     report: StoreReport,
     explained: Vec<SlowRequest>,
     slowest: Vec<SlowRequest>,
@@ -28,7 +28,7 @@ struct Found {
     lost: u64,
 }
 
-fn three_requests() -> Found {
+fn three_requests() -> RequestViews {
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, Tuning::default());
     let observer = &it.observer;
@@ -78,7 +78,7 @@ fn three_requests() -> Found {
         []
     );
     assert_eq!(observer.explain(4), None);
-    Found {
+    RequestViews {
         report,
         explained,
         slowest,

@@ -22,13 +22,13 @@ const MIB: u64 = 1 << 20;
 const HOLD: &str = "LUMPSCOPE_TEST_HOLD";
 
 /// A loop device with two partitions (1 MiB to 3 MiB, and 4 MiB to 5 MiB); gone when dropped.
-struct Disk {
+struct LoopDisk {
     path: PathBuf,
     dir: tempfile::TempDir,
 }
 
-impl Disk {
-    fn new(partitioned: bool) -> Disk {
+impl LoopDisk {
+    fn new(partitioned: bool) -> LoopDisk {
         let dir = tempfile::Builder::new()
             .prefix("lumpscope-")
             .tempdir_in("/var/tmp");
@@ -47,7 +47,7 @@ impl Disk {
         let image = image.to_str().expect("UTF-8");
         let args: &[&str] = if partitioned { &["-P"] } else { &[] };
         let path = sh("losetup", &[args, &["--show", "-f", image]].concat());
-        let disk = Disk {
+        let disk = LoopDisk {
             path: path.into(),
             dir,
         };
@@ -90,7 +90,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for LoopDisk {
     fn drop(&mut self) {
         let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
     }
@@ -150,7 +150,7 @@ fn effective(observer: &Observer, name: &str) -> Option<GuardReport> {
 #[test]
 fn what_it_says_is_what_others_find() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(true);
+    let disk = LoopDisk::new(true);
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], true);
     let report = observer.guard("a").expect("the store");
     assert_eq!(report.policy, GuardPolicy::Deny);
@@ -177,7 +177,7 @@ fn what_it_says_is_what_others_find() {
 #[test]
 fn every_way_to_the_bytes_is_denied_to_others() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(true);
+    let disk = LoopDisk::new(true);
     let ways = [disk.node(None), disk.node(Some(1)), disk.node(Some(2))];
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], false);
     let Some(before) = effective(&observer, "a") else {
@@ -208,7 +208,7 @@ fn every_way_to_the_bytes_is_denied_to_others() {
 #[test]
 fn an_audit_allows_and_counts() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(true);
+    let disk = LoopDisk::new(true);
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Audit)], false);
     if effective(&observer, "a").is_none() {
         return;
@@ -225,7 +225,7 @@ fn an_audit_allows_and_counts() {
 #[test]
 fn a_store_on_a_partition_guards_the_disk_and_not_its_neighbour() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(true);
+    let disk = LoopDisk::new(true);
     let (first, second) = (disk.node(Some(1)), disk.node(Some(2)));
     let observer = observer(vec![store("a", &first, GuardPolicy::Deny)], false);
     if effective(&observer, "a").is_none() {
@@ -250,7 +250,7 @@ fn a_store_on_a_partition_guards_the_disk_and_not_its_neighbour() {
 #[test]
 fn a_partition_made_later_is_guarded_too() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(false);
+    let disk = LoopDisk::new(false);
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], false);
     if effective(&observer, "a").is_none() {
         return;
@@ -305,7 +305,7 @@ fn hold(path: &Path, capabilities: Option<&str>) -> (Child, bool) {
 #[test]
 fn a_killed_process_leaves_nothing_behind() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(true);
+    let disk = LoopDisk::new(true);
     let (mut child, guards) = hold(&disk.path, None);
     let denied = !others_can_write(&disk.path);
     let ours = we_can_write(&disk.path);
@@ -331,7 +331,7 @@ fn a_killed_process_leaves_nothing_behind() {
 #[test]
 fn what_a_unit_of_systemd_leaves_is_enough() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(true);
+    let disk = LoopDisk::new(true);
     // No node of its own can be made with these: the trial is on the device itself.
     let few = "-all,+bpf,+perfmon,+dac_override";
     let (mut child, guards) = hold(&disk.path, Some(few));
@@ -367,7 +367,7 @@ fn a_file_is_not_guarded_and_says_so() {
 #[test]
 fn the_doctor_says_the_same() {
     let Some(_one) = ready() else { return };
-    let disk = Disk::new(false);
+    let disk = LoopDisk::new(false);
     assert_eq!(
         std::fs::metadata(&disk.path).expect("a device").mode() & 0o170_000,
         0o060_000

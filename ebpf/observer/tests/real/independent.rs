@@ -100,9 +100,9 @@ impl Both {
 }
 
 /// A child that does not outlive the test, also when it panics.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Already ended: both calls fail, and that is what was wanted.
         let _ = self.0.kill();
@@ -134,7 +134,7 @@ fn count_with_both() -> Both {
         .stderr(Stdio::null())
         .spawn()
         .expect("bpftrace");
-    let mut counter = Ended(counter);
+    let mut counter = ChildGuard(counter);
     let mut output = BufReader::new(counter.0.stdout.take().expect("its output"));
     let mut line = String::new();
     while line.trim() != "ready" {

@@ -1,6 +1,6 @@
 //! Explanations of requests after the fact.
 
-use lumpscope_observer::{BlockOp, Class, Correlator, Ended, Event, Input, Op};
+use lumpscope_observer::{BlockOp, Class, Correlator, EndedRequest, Event, Input, Op};
 
 use crate::support::{apply, declared, event, finished, raw_store};
 
@@ -32,7 +32,7 @@ fn told() -> Correlator {
             Input::Event(flush),
             Input::Event(asked),
             finished(2, 245),
-            Input::Ended(Ended {
+            Input::Ended(EndedRequest {
                 request: 7,
                 store: 0,
                 method: "put".into(),
@@ -70,7 +70,7 @@ fn work_of_the_disk_while_a_body_comes_is_told_as_such() {
             declared(2, &[7], Op::Write, 8192, 4096, 222),
             Input::Event(last),
             finished(2, 245),
-            Input::Ended(Ended {
+            Input::Ended(EndedRequest {
                 request: 7,
                 store: 0,
                 method: "put".into(),
@@ -183,7 +183,7 @@ fn the_slowest_are_of_a_store_and_of_a_time_and_go_with_the_store() {
 
 /// A put of 4 KiB that took so long, in these stages and these of its commit.
 fn put(end_ns: u64, stages_ns: [u64; 6], commit_ns: [u64; 3]) -> Input {
-    Input::Ended(Ended {
+    Input::Ended(EndedRequest {
         request: 7,
         store: 0,
         method: "put".into(),

@@ -1,7 +1,7 @@
 //! Live watches of the correlator.
 
 use lumpscope_observer::{
-    BlockFilter, BlockOp, Class, Correlator, Ended, Event, Input, Op, TraceContext,
+    BlockFilter, BlockOp, Class, Correlator, EndedRequest, Event, Input, Op, TraceContext,
 };
 
 use crate::support::{apply, declared, ended, event, finished, raw_store};
@@ -100,7 +100,7 @@ fn traced_requests_are_told_once_their_block_requests_are_known() {
         &mut it,
         vec![
             declared(1, &[1], Op::Write, 0, 4096, 90),
-            Input::Ended(Ended {
+            Input::Ended(EndedRequest {
                 trace: Some(trace),
                 ..plain
             }),

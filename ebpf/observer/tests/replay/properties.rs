@@ -1,8 +1,8 @@
 //! Attribution holds for whatever the block layer makes of the declared I/Os.
 
 use lumpscope_observer::{
-    BlockOp, Class, Correlator, Declared, Ended, Event, Extent, Input, Op, Placement, Purpose,
-    Submission,
+    BlockOp, Class, Correlator, Declared, EndedRequest, Event, Extent, Input, Op, Placement,
+    Purpose, Submission,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
             end_ns: 100,
         });
         for request in ids(io, one) {
-            it.apply(Input::Ended(Ended {
+            it.apply(Input::Ended(EndedRequest {
                 request,
                 store: 0,
                 method: "put".into(),
@@ -271,7 +271,7 @@ fn any_input() -> impl Strategy<Value = Input> {
         });
     let ended = (store(), 0..8_u64, number(), number(), vec(number(), 6)).prop_map(
         |(store, request, begin_ns, end_ns, stages)| {
-            Input::Ended(Ended {
+            Input::Ended(EndedRequest {
                 request,
                 store,
                 method: "put".into(),

@@ -3,8 +3,8 @@
 use std::io::{BufReader, Cursor, Read};
 
 use lumpscope_observer::{
-    AuditReport, BlockLine, BlockOp, Correlator, Ended, Input, MAX_LINE, Op, Replay, ReplayError,
-    TraceContext,
+    AuditReport, BlockLine, BlockOp, Correlator, EndedRequest, Input, MAX_LINE, Op, Replay,
+    ReplayError, TraceContext,
 };
 
 use crate::support::{declared, ended, event, finished, recording};
@@ -87,7 +87,7 @@ fn names_audits_and_traces_are_in_a_recording() {
         ..AuditReport::default()
     };
     for input in [
-        Input::Ended(Ended {
+        Input::Ended(EndedRequest {
             store: 3,
             trace: Some(trace),
             ..plain

@@ -2,8 +2,8 @@
 //! on one disk, and a disk below a disk.
 
 use lumpscope_observer::{
-    BlockFilter, BlockOp, Class, Correlator, Declared, Ended, Event, Extent, Input, Op, Placement,
-    Purpose, Submission,
+    BlockFilter, BlockOp, Class, Correlator, Declared, EndedRequest, Event, Extent, Input, Op,
+    Placement, Purpose, Submission,
 };
 
 use crate::support::{DEV, apply, declared, ended, event, filled, finished, owned, raw_store};
@@ -196,7 +196,7 @@ fn of_store(store: usize, input: Input) -> Input {
             token,
             end_ns,
         },
-        Input::Ended(of) => Input::Ended(Ended { store, ..of }),
+        Input::Ended(of) => Input::Ended(EndedRequest { store, ..of }),
         other => other,
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use lumpscope_observer::{
-    BlockOp, Class, Correlator, Declared, Ended, Event, Extent, Input, Op, Placement, Purpose,
-    StoreReport,
+    BlockOp, Class, Correlator, Declared, EndedRequest, Event, Extent, Input, Op, Placement,
+    Purpose, StoreReport,
 };
 
 pub(crate) const DEV: u32 = 7 << 20;
@@ -139,7 +139,7 @@ pub(crate) fn event(
 }
 
 pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
-    Input::Ended(Ended {
+    Input::Ended(EndedRequest {
         request,
         store: 0,
         method: "put".into(),

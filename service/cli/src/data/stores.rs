@@ -8,7 +8,7 @@ use lumpscope_client::{Code, Error, LumpId, v1};
 use lumpscope_server::json::to_json;
 use serde_json::json;
 
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::error::Exit;
 use crate::output::{
     self, COLUMNS, Table, complain, escaped, indented, print, print_json, table, width,
@@ -18,14 +18,14 @@ use crate::output::{
 #[derive(Args)]
 pub(crate) struct StoresArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
 }
 
 /// `lumpscope stat`.
 #[derive(Args)]
 pub(crate) struct StatArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the store
     store: String,
     /// First id of the lumps that are counted
@@ -40,7 +40,7 @@ pub(crate) struct StatArgs {
 #[derive(Args)]
 pub(crate) struct StoreArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Name of the store
     store: String,
 }
@@ -49,7 +49,7 @@ pub(crate) struct StoreArgs {
 #[derive(Args)]
 pub(crate) struct HealthArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Store to check [default: whether any store serves]
     store: Option<String>,
 }
@@ -91,7 +91,7 @@ fn lines(stores: &[v1::StoreInfo]) -> Table {
     table
 }
 
-pub(crate) async fn stores(connection: Connection, args: StoresArgs) -> Result<ExitCode> {
+pub(crate) async fn stores(connection: ConnectionArgs, args: StoresArgs) -> Result<ExitCode> {
     let stores = connection.connect().await?.stores().await?;
     if args.form.json {
         for store in &stores {
@@ -138,7 +138,7 @@ fn unknown(error: Error, store: Option<&str>) -> anyhow::Error {
     }
 }
 
-pub(crate) async fn health(connection: Connection, args: HealthArgs) -> Result<ExitCode> {
+pub(crate) async fn health(connection: ConnectionArgs, args: HealthArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     let serves = client.serves(args.store.as_deref()).await;
     let serves = serves.map_err(|error| unknown(error, args.store.as_deref()))?;
@@ -151,7 +151,7 @@ pub(crate) async fn health(connection: Connection, args: HealthArgs) -> Result<E
     })
 }
 
-pub(crate) async fn stat(connection: Connection, args: StatArgs) -> Result<ExitCode> {
+pub(crate) async fn stat(connection: ConnectionArgs, args: StatArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     let store = args.store.clone();
     let described = client.describe_store(v1::DescribeStoreRequest { store });
@@ -232,7 +232,7 @@ fn numbers(reply: &v1::DescribeStoreResponse) -> Table {
     list
 }
 
-pub(crate) async fn sync(connection: Connection, args: StoreArgs) -> Result<ExitCode> {
+pub(crate) async fn sync(connection: ConnectionArgs, args: StoreArgs) -> Result<ExitCode> {
     let client = connection.connect().await?;
     let request = v1::SyncRequest { store: args.store };
     let reply = client.sync(request).await?;

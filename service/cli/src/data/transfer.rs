@@ -58,7 +58,7 @@ fn length(bytes: &[u8]) -> u64 {
 }
 
 /// Where a get's bytes go. A file appears when all has come and was checked: a get that fails leaves what was there.
-pub(crate) struct Target {
+pub(crate) struct GetTarget {
     path: Option<PathBuf>,
     to: Option<To>,
 }
@@ -70,7 +70,7 @@ enum To {
     File(NamedTempFile),
 }
 
-impl Target {
+impl GetTarget {
     pub(crate) fn new(path: Option<&Path>) -> Self {
         Self {
             path: path.filter(|path| !is_pipe(path)).map(Path::to_owned),
@@ -126,7 +126,7 @@ impl Target {
     }
 }
 
-impl AsyncWrite for Target {
+impl AsyncWrite for GetTarget {
     fn poll_write(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,

@@ -28,7 +28,7 @@ pub(super) struct Work {
 }
 
 /// Outcome of one lump.
-pub(super) enum Outcome {
+pub(super) enum LumpOutcome {
     Copied(u64),
     Replaced(u64),
     There,
@@ -42,21 +42,21 @@ impl Work {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note(&self, id: LumpId, outcome: Outcome) {
+    pub(super) fn note(&self, id: LumpId, outcome: LumpOutcome) {
         let mut done = self.lock();
         match outcome {
-            Outcome::Copied(bytes) => {
+            LumpOutcome::Copied(bytes) => {
                 done.lumps += 1;
                 done.bytes += bytes;
             }
-            Outcome::Replaced(bytes) => {
+            LumpOutcome::Replaced(bytes) => {
                 done.replaced += 1;
                 done.bytes += bytes;
             }
-            Outcome::There => done.there += 1,
-            Outcome::Differs => done.differing.push(id),
-            Outcome::Gone => done.gone += 1,
-            Outcome::Missing(why) => done.missing.push((id, why)),
+            LumpOutcome::There => done.there += 1,
+            LumpOutcome::Differs => done.differing.push(id),
+            LumpOutcome::Gone => done.gone += 1,
+            LumpOutcome::Missing(why) => done.missing.push((id, why)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Work {
 
     /// Compares a lump that both stores have: by the checksums that are stored with it, else by its
     /// bytes. An error ends everything.
-    pub(super) async fn compare(&self, id: LumpId) -> Result<Outcome> {
+    pub(super) async fn compare(&self, id: LumpId) -> Result<LumpOutcome> {
         let (source, from) = &self.source;
         let (target, to) = &self.target;
         let sum = !self.trust_lengths;
@@ -97,7 +97,7 @@ impl Work {
             Err(error) => return of_target(error),
         };
         if here.length != there.length {
-            return Ok(Outcome::Differs);
+            return Ok(LumpOutcome::Differs);
         }
         let same = match (here.crc32c, there.crc32c) {
             _ if self.trust_lengths => true,
@@ -115,14 +115,14 @@ impl Work {
             }
         };
         Ok(if same {
-            Outcome::There
+            LumpOutcome::There
         } else {
-            Outcome::Differs
+            LumpOutcome::Differs
         })
     }
 
     /// Copies a lump, and reads it back. An error ends everything.
-    pub(super) async fn copy(&self, id: LumpId, replace: bool) -> Result<Outcome> {
+    pub(super) async fn copy(&self, id: LumpId, replace: bool) -> Result<LumpOutcome> {
         let (source, from) = &self.source;
         let (target, to) = &self.target;
         let head = match source.head(from, id).await {
@@ -151,9 +151,9 @@ impl Work {
         }
         let bytes = lump.len() as u64;
         match target.get(to, id, None).await {
-            Ok(there) if there.bytes == lump && replace => Ok(Outcome::Replaced(bytes)),
-            Ok(there) if there.bytes == lump => Ok(Outcome::Copied(bytes)),
-            Ok(_) => Ok(Outcome::Differs),
+            Ok(there) if there.bytes == lump && replace => Ok(LumpOutcome::Replaced(bytes)),
+            Ok(there) if there.bytes == lump => Ok(LumpOutcome::Copied(bytes)),
+            Ok(_) => Ok(LumpOutcome::Differs),
             Err(error) => of_target(error),
         }
     }
@@ -183,21 +183,21 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 /// A lump that cannot be read is told; anything else ends everything.
-fn of_source(error: Error) -> Result<Outcome> {
+fn of_source(error: Error) -> Result<LumpOutcome> {
     match error.refusal() {
-        _ if is_unknown(&error) => Ok(Outcome::Gone),
+        _ if is_unknown(&error) => Ok(LumpOutcome::Gone),
         Some(refusal) if ["LUMP_UNREADABLE", "LUMP_CORRUPT"].contains(&&*refusal.reason) => {
-            Ok(Outcome::Missing(refusal.message.clone()))
+            Ok(LumpOutcome::Missing(refusal.message.clone()))
         }
         _ => Err(error.into()),
     }
 }
 
 /// A copy that cannot be read is none.
-fn of_target(error: Error) -> Result<Outcome> {
+fn of_target(error: Error) -> Result<LumpOutcome> {
     match error.refusal() {
-        _ if is_unknown(&error) => Ok(Outcome::Differs),
-        Some(refusal) if refusal.code == Code::DataLoss => Ok(Outcome::Differs),
+        _ if is_unknown(&error) => Ok(LumpOutcome::Differs),
+        Some(refusal) if refusal.code == Code::DataLoss => Ok(LumpOutcome::Differs),
         _ => Err(error.into()),
     }
 }

@@ -8,7 +8,7 @@ use lumpscope_lab::{engine, grpc, observe, orders, peers, run as workload, seeds
 use lumpscope_server::config::ServeConfig;
 
 use super::program;
-use crate::client::Connection;
+use crate::client::ConnectionArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
@@ -31,7 +31,7 @@ pub(crate) enum BenchCommand {
     GrpcPeer(grpc::GrpcPeerArgs),
 }
 
-pub(super) fn run(connection: &Connection, command: BenchCommand) -> Result<ExitCode> {
+pub(super) fn run(connection: &ConnectionArgs, command: BenchCommand) -> Result<ExitCode> {
     Ok(match command {
         BenchCommand::Engine(args) => engine::run(&args)?,
         BenchCommand::Grpc(args) => grpc::run(&args, &program()?, default_transport())?,

@@ -13,7 +13,7 @@ use lumpscope_lab::load::target::{Refusal, service};
 use lumpscope_units::Size;
 use serde_json::{Value, json};
 
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::observe::live::ending;
 use crate::output::{complain, print};
 
@@ -37,7 +37,7 @@ const MAX_LUMPS: u32 = 10_000_000;
 )]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Store to use; repeat for more [default: all that the service has]
     #[arg(long = "store", value_name = "NAME")]
     stores: Vec<String>,
@@ -95,7 +95,7 @@ impl LoadArgs {
     }
 }
 
-pub(super) async fn run(connection: Connection, args: LoadArgs) -> Result<ExitCode> {
+pub(super) async fn run(connection: ConnectionArgs, args: LoadArgs) -> Result<ExitCode> {
     let size = args.check()?;
     let stop = ending()?;
     let client = connection.connect().await?;

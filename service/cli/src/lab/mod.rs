@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::client::Connection;
+use crate::client::ConnectionArgs;
 use crate::error::system;
 
 #[derive(Subcommand)]
@@ -34,7 +34,7 @@ pub(crate) enum LabCommand {
     Bench(bench::BenchCommand),
 }
 
-pub(crate) fn run(connection: Connection, command: LabCommand) -> Result<ExitCode> {
+pub(crate) fn run(connection: ConnectionArgs, command: LabCommand) -> Result<ExitCode> {
     match command {
         LabCommand::Demo(args) => in_one_line(lumpscope_lab::peers::demo::run(&args, &program()?)),
         LabCommand::Compare(args) => in_one_line(lumpscope_lab::compare::run(&args, program()?)),

@@ -11,7 +11,7 @@ use lumpscope_client::{LumpId, v1};
 use lumpscope_units::Span;
 
 use super::live::ending;
-use crate::client::Connection;
+use crate::client::ConnectionArgs;
 use crate::error::Exit;
 use crate::output::{print, write};
 
@@ -48,7 +48,7 @@ pub(crate) struct BpftraceArgs {
     lump: Option<LumpId>,
 }
 
-pub(crate) async fn run(connection: Connection, args: BpftraceArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: ConnectionArgs, args: BpftraceArgs) -> Result<ExitCode> {
     let mut scripts = NAMES.iter().zip(SCRIPTS);
     let found = scripts.find(|(name, _)| **name == args.name);
     let (_, &script) = found.context("no such script")?;

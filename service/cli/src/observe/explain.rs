@@ -13,7 +13,7 @@ use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
 use super::units::{NONE, beside, distance, failed, moment};
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::error::Exit;
 use crate::output::{complain, escaped, print, print_json, table};
 
@@ -24,7 +24,7 @@ const SLOWEST: u32 = 5;
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Id of the request, from its reply [default: the slowest requests, or the one that the flight
     /// recorder wrote FILE for]
     #[arg(conflicts_with_all = ["slowest", "failed", "store", "within"])]
@@ -47,7 +47,7 @@ pub(crate) struct ExplainArgs {
     replay: Option<PathBuf>,
 }
 
-pub(crate) async fn run(connection: Connection, args: ExplainArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: ConnectionArgs, args: ExplainArgs) -> Result<ExitCode> {
     let requests = match &args.replay {
         None => asked(&connection, &args).await?,
         Some(file) => match recorded(&args, file).await? {
@@ -69,7 +69,7 @@ pub(crate) async fn run(connection: Connection, args: ExplainArgs) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(connection: &Connection, args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
+async fn asked(connection: &ConnectionArgs, args: &ExplainArgs) -> Result<Vec<v1::SlowRequest>> {
     let client = connection.connect().await?;
     if let Some(request_id) = args.request_id {
         let reply = client.explain(v1::ExplainRequest { request_id }).await?;

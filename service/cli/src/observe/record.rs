@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::live::ending;
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::error::file as file_error;
 use crate::output::complain;
 
@@ -23,7 +23,7 @@ use crate::output::complain;
 #[derive(Args)]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// File to create; only its owner can read it
     file: PathBuf,
     /// End after this many seconds instead of at Ctrl-C
@@ -40,7 +40,7 @@ const LAST_REPLIES: u32 = 8;
 /// They are waited for no longer than this.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(connection: Connection, args: RecordArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: ConnectionArgs, args: RecordArgs) -> Result<ExitCode> {
     let ending = ending()?;
     let client = connection.connect().await?;
     let mut live = client.record().await?;

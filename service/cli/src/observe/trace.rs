@@ -15,7 +15,7 @@ use lumpscope_units::{Size, Span, clock::time_of_day, human};
 use super::live::{Doubts, ending};
 use super::replay;
 use super::units::{NONE, beside, distance, failed, process, time};
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::output::{self, complain, escaped};
 
 /// From so many columns on, a block request has one line.
@@ -25,7 +25,7 @@ const WIDE: u16 = 160;
 #[derive(Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     #[command(flatten)]
     filter: FilterArgs,
     /// End after this many block requests
@@ -74,7 +74,7 @@ impl FilterArgs {
     }
 }
 
-pub(crate) async fn run(connection: Connection, args: TraceArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: ConnectionArgs, args: TraceArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         return recorded(&args, file).await;
     }

@@ -22,9 +22,9 @@ const LUMP: usize = 200_000;
 const EVENTUALLY: Duration = Duration::from_secs(120);
 
 /// An emulated disk, five times as fast as the drive; given up on drop.
-struct Disk(PathBuf);
+struct AttachedDisk(PathBuf);
 
-impl Disk {
+impl AttachedDisk {
     fn attach(size: &str) -> Self {
         let drive = ["--drive", "st1000dm003", "--scale", "5", "--memory", "256M"];
         let told = ends(
@@ -58,7 +58,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for AttachedDisk {
     fn drop(&mut self) {
         let given_up = std::process::Command::new(crate::process::PROGRAM)
             .args(["platter", "detach", "--force"])
@@ -116,7 +116,7 @@ async fn puts_go_around_a_bad_spot_and_a_restart_knows_it() {
     let Some(_alone) = alone(&NEEDS) else { return };
     for commit in ["ordered", "runs"] {
         let dir = folder();
-        let disk = Disk::attach("128M");
+        let disk = AttachedDisk::attach("128M");
         ends(0, &["format", text(&disk.0)]);
         let region = json(0, &["check", "--quick", text(&disk.0)]);
         let begins = region["image"]["data_offset"].as_u64().unwrap() + 2 * MIB;
@@ -150,7 +150,7 @@ async fn puts_go_around_a_bad_spot_and_a_restart_knows_it() {
 }
 
 /// Makes 20 spots of a sector each in a store that nobody uses; the lumps that lie there.
-fn spoil_lumps(disk: &Disk) -> BTreeSet<String> {
+fn spoil_lumps(disk: &AttachedDisk) -> BTreeSet<String> {
     let inspector = Inspector::open(&disk.0).unwrap();
     let lumps: Vec<_> = inspector.lumps(LumpId(0)).collect();
     let hit: Vec<_> = (0..20)
@@ -168,7 +168,7 @@ fn spoil_lumps(disk: &Disk) -> BTreeSet<String> {
 async fn lumps_are_moved_from_a_disk_with_bad_spots() {
     let Some(_alone) = alone(&NEEDS) else { return };
     let dir = folder();
-    let disk = Disk::attach("128M");
+    let disk = AttachedDisk::attach("128M");
     ends(0, &["format", text(&disk.0), "--journal-ratio", "0.1"]);
     fill(&disk.0, 0..10_000);
     let lost = spoil_lumps(&disk);

@@ -9,12 +9,12 @@ use crate::common::{body, folder};
 use crate::process::PROGRAM;
 
 /// `lumpscope serve` as a child; killed when dropped.
-struct Serving {
+struct ServeProcess {
     child: Child,
     url: String,
 }
 
-impl Serving {
+impl ServeProcess {
     fn start(arguments: &[&str]) -> Self {
         Self::spawn(Command::new(PROGRAM).arg("serve").args(arguments))
     }
@@ -49,7 +49,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -124,7 +124,7 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     let bytes = body(1, 3_000_000);
     std::fs::write(&file, &bytes).unwrap();
 
-    let service = Serving::start(&["--store", &spec, "--no-probes"]);
+    let service = ServeProcess::start(&["--store", &spec, "--no-probes"]);
     let said = good(&service.run(&["put", "disk", "abc", file.to_str().unwrap()]));
     assert!(
         said.starts_with("created 00000000000000000000000000000abc"),
@@ -159,7 +159,7 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     assert_eq!(service.run(&["get", "disk", "xyz"]).status.code(), Some(2));
     assert!(service.terminate().success());
 
-    let service = Serving::start(&["--store", &spec, "--no-probes"]);
+    let service = ServeProcess::start(&["--store", &spec, "--no-probes"]);
     let out = dir.path().join("out");
     good(&service.run(&["get", "disk", "abc", out.to_str().unwrap()]));
     assert!(std::fs::read(&out).unwrap() == bytes);
@@ -247,7 +247,7 @@ fn a_store_that_fails_says_so_and_the_others_go_on() {
         format!("f={}", one.display()),
         format!("g={}", two.display()),
     );
-    let service = Serving::spawn(
+    let service = ServeProcess::spawn(
         Command::new("/bin/sh")
             .args([
                 "-c",
@@ -342,7 +342,7 @@ fn check_says_what_is_there_and_exits_with_what_it_found() {
     let path = folder.path().join("a.lusf");
     format(&path);
     let name = path.to_str().unwrap();
-    let serving = Serving::start(&["--store", &format!("a={name}"), "--no-probes"]);
+    let serving = ServeProcess::start(&["--store", &format!("a={name}"), "--no-probes"]);
     for (id, len) in [("1", 10), ("2", 200_000)] {
         let put = ["--server", &serving.url, "put", "a", id, "-", "--data"];
         good(&run_with(&put, &body(1, len)));
@@ -429,7 +429,7 @@ fn other_store(folder: &Path) -> String {
 }
 
 /// All that was saved of store a arrives in b.
-fn evacuates(serving: &Serving) {
+fn evacuates(serving: &ServeProcess) {
     good(&serving.run(&["evacuate", "a", "b"]));
     for id in ["1", "3"] {
         assert_eq!(serving.run(&["get", "b", id]).stdout, body(1, 5000));
@@ -447,7 +447,7 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
         let mut command = Command::new(PROGRAM);
         command.args(["serve", "--no-probes", "--store", &store]);
         let log = std::fs::File::create(log).unwrap();
-        Serving::spawn(command.args(more).stderr(log))
+        ServeProcess::spawn(command.args(more).stderr(log))
     };
     let log = folder.path().join("log");
     let serving = serve(&[], &log);

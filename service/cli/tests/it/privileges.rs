@@ -31,12 +31,12 @@ const SHA256_OF_OTHER: &str = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a
 const EXPOSURE: u32 = 25;
 
 /// `lumpscope serve` as a child; killed when dropped.
-struct Serving {
+struct ServeProcess {
     child: Child,
     url: String,
 }
 
-impl Serving {
+impl ServeProcess {
     fn start(command: &mut Command, store: &Path, more: &[&str]) -> Self {
         let mut child = serve(command, store, more)
             .stdout(Stdio::piped())
@@ -81,7 +81,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -150,7 +150,7 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
             "--unix-socket",
             socket.to_str().unwrap(),
         ];
-        let service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+        let service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &how);
         let owner = std::fs::symlink_metadata(&socket).unwrap();
         assert_eq!((owner.uid(), owner.gid()), (NOBODY, NOBODY));
         for when in ["at the start", "after requests"] {
@@ -220,7 +220,7 @@ fn what_is_needed_later_stays_within_reach() {
         "--unix-socket",
         &at("s.sock").display().to_string(),
     ];
-    let service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+    let service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &how);
     let ask = |token: &str, words: &[&str]| {
         std::fs::write(at("token"), token).unwrap();
         let mut command = Command::new(PROGRAM);
@@ -267,7 +267,7 @@ fn what_is_needed_later_stays_within_reach() {
 }
 
 /// A store that only root may open cannot be added any more, and the answer says what to do.
-async fn add_is_refused(service: &Serving, path: &Path) {
+async fn add_is_refused(service: &ServeProcess, path: &Path) {
     let mut admin = AdminClient::connect(service.url.clone()).await.unwrap();
     let request = AddStoreRequest {
         name: "late".to_owned(),
@@ -282,7 +282,7 @@ async fn add_is_refused(service: &Serving, path: &Path) {
 }
 
 /// A process of the same user, without capabilities as well, cannot read the memory of the service.
-fn nobody_looks_into(service: &Serving) {
+fn nobody_looks_into(service: &ServeProcess) {
     let plain = ["--bounding-set", "-all", "--inh-caps", "-all"];
     let mut other = Command::new("setpriv");
     let mut other = other.args(plain).args(["sleep", "600"]).spawn().unwrap();
@@ -317,7 +317,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     let log = dir.path().join("log");
     let mut command = Command::new(PROGRAM);
     command.stderr(std::fs::File::create(&log).unwrap());
-    let service = Serving::start(&mut command, &store, &["--no-probes"]);
+    let service = ServeProcess::start(&mut command, &store, &["--no-probes"]);
     for thread in service.threads() {
         assert_eq!(
             (thread.permitted, thread.uids),
@@ -350,7 +350,7 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     assert!(service.stop().success());
 
     let keep = ["--no-probes", "--keep-privileges"];
-    let service = Serving::start(&mut Command::new(PROGRAM), &store, &keep);
+    let service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &keep);
     let own = privileges::own_threads().unwrap().swap_remove(0);
     for thread in service.threads() {
         assert_eq!(thread.permitted, own.permitted, "{thread:?}");
@@ -491,7 +491,7 @@ async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
         .arg(format!("NOTIFY_SOCKET={}", path.display()))
         .args(["WATCHDOG_USEC=1000000", "setpriv", "--no-new-privs"])
         .args(["--bounding-set", &bounding, PROGRAM]);
-    let service = Serving::start(&mut command, &store, &[]);
+    let service = ServeProcess::start(&mut command, &store, &[]);
     let told = receive(&socket, "READY=1");
     assert!(
         told.contains("STATUS=serving a\n") || told.ends_with("STATUS=serving a"),
@@ -531,7 +531,7 @@ fn a_second_signal_ends_it_without_waiting_for_requests() {
     let dir = folder();
     let store = store_file(dir.path(), "twice", 16 << 20, 4096, 0.05);
     let how = ["--no-probes", "--drain-timeout", "600"];
-    let mut service = Serving::start(&mut Command::new(PROGRAM), &store, &how);
+    let mut service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &how);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut client = runtime.block_on(connect(&service.url));
     // A put that never ends keeps the service from ending.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
-use super::rewrites::Written;
+use super::rewrites::SectorSet;
 use super::seeks::Seeks;
 
 /// Sectors of a physical block of a 512e disk, and of a block of ext4 and xfs.
@@ -38,7 +38,7 @@ pub struct SizeClass {
 /// Counts of a trace. "Own" requests come from the program under test; the rest from the file
 /// system, or from others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Counted {
+pub struct TraceCounts {
     /// Reads of the program.
     pub own_reads: Tally,
     /// Writes of the program, what its file system added to them included.
@@ -73,15 +73,15 @@ pub struct Counted {
     pub seeks: Seeks,
 }
 
-impl Counted {
+impl TraceCounts {
     /// Of the requests of a trace, in its order.
     #[must_use]
-    pub fn of(trace: &Trace) -> Counted {
+    pub fn of(trace: &Trace) -> TraceCounts {
         let mut counting = Counting::default();
         for request in &trace.requests {
             counting.take(request);
         }
-        Counted {
+        TraceCounts {
             missing: trace.missing,
             seeks: Seeks::of(&trace.requests),
             sizes: counting.sizes.into_values().collect(),
@@ -133,9 +133,9 @@ impl Counted {
 
 #[derive(Default)]
 struct Counting {
-    counted: Counted,
+    counted: TraceCounts,
     sizes: BTreeMap<u32, SizeClass>,
-    written: Written,
+    written: SectorSet,
     /// Where the program's write before ended.
     end: Option<u64>,
 }
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    fn counted(requests: &[Traced]) -> Counted {
-        Counted::of(&Trace {
+    fn counted(requests: &[Traced]) -> TraceCounts {
+        TraceCounts::of(&Trace {
             requests: requests.to_vec(),
             missing: 0,
         })
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_handed_on() {
-        let it = Counted::of(&Trace {
+        let it = TraceCounts::of(&Trace {
             requests: vec![read(0, 1), read(1, 1), read(9, 1)],
             missing: 4,
         });

@@ -1,7 +1,7 @@
 //! The block requests that a piece of work makes: recorded, then counted.
 //!
 //! [`Recorder`] watches whole disks with the probes of the service, in this process, and gives a
-//! [`Trace`] of each. [`Counted`] says what is in a trace; it is pure.
+//! [`Trace`] of each. [`TraceCounts`] says what is in a trace; it is pure.
 
 mod counted;
 mod rewrites;
@@ -16,7 +16,7 @@ use lumpscope_observer::{AuditReport, BlockOp, BlockTap, Class, TapError, Tapped
 use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
-pub use counted::Counted;
+pub use counted::TraceCounts;
 
 /// Watches whole disks until [`Recorder::finish`].
 #[derive(Debug)]

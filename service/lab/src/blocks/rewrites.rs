@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 /// Sets of sectors as ranges that neither touch nor overlap: begin to end (exclusive).
 #[derive(Debug, Default)]
-pub(super) struct Written(BTreeMap<u64, u64>);
+pub(super) struct SectorSet(BTreeMap<u64, u64>);
 
-impl Written {
+impl SectorSet {
     /// How many sectors of a range were written before.
     pub(super) fn within(&self, from: u64, to: u64) -> u64 {
         let first = self.0.range(..=from).next_back();
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn ranges_are_joined_and_counted() {
-        let mut written = Written::default();
+        let mut written = SectorSet::default();
         assert_eq!(written.within(0, 100), 0);
         for (from, to) in [(10, 20), (30, 40), (20, 25), (5, 12), (50, 60)] {
             written.add(from, to);

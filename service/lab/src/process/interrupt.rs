@@ -26,9 +26,9 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 /// A child that is killed and reaped when nobody waits for it any more.
-struct Held(Child);
+struct ChildGuard(Child);
 
-impl Held {
+impl ChildGuard {
     fn end(&mut self) {
         // Already ended: both calls fail, and that is what was wanted.
         let _ = self.0.kill();
@@ -36,7 +36,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.end();
     }
@@ -44,7 +44,7 @@ impl Drop for Held {
 
 /// A child that has ended: its status and output.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ChildOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -107,7 +107,11 @@ impl Interrupt {
 
     /// Runs a command to its end, whatever that is. It is killed when it takes longer than `limit`
     /// and when a signal comes.
-    pub(crate) fn output(&self, mut command: Command, limit: Duration) -> anyhow::Result<Ended> {
+    pub(crate) fn output(
+        &self,
+        mut command: Command,
+        limit: Duration,
+    ) -> anyhow::Result<ChildOutput> {
         let program = program(&command);
         command
             .stdin(Stdio::null())
@@ -116,7 +120,7 @@ impl Interrupt {
         let child = command
             .spawn()
             .map_err(|error| peer_failed(&program, format!("cannot be started: {error}")))?;
-        let mut child = Held(child);
+        let mut child = ChildGuard(child);
         let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
         thread::scope(|scope| {
             let stdout = scope.spawn(|| text(stdout));
@@ -127,7 +131,7 @@ impl Interrupt {
                 child.end();
             }
             let (stdout, stderr) = (stdout.join(), stderr.join());
-            Ok(Ended {
+            Ok(ChildOutput {
                 status: ended?,
                 stdout: stdout.unwrap_or_default(),
                 stderr: stderr.unwrap_or_default(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumpscope_engine::buffer::BufferPool;
-use lumpscope_lab::blocks::{Counted, Recorded, Recorder};
+use lumpscope_lab::blocks::{Recorded, Recorder, TraceCounts};
 use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 use lumpscope_lab::load::runner::{RunOptions, S3Bucket, Target, run};
 use lumpscope_lab::tracer::Tracer;
@@ -68,13 +68,13 @@ fn work(device: &Path) {
     file.sync_data().unwrap();
 }
 
-struct Seen {
+struct ObservedWork {
     recorded: Recorded,
     kernel: [u64; 5],
     bpftrace: Option<(u64, u64)>,
 }
 
-fn recorded(device: &LoopDevice, script: Option<&Path>) -> Seen {
+fn recorded(device: &LoopDevice, script: Option<&Path>) -> ObservedWork {
     let devno = device.devno();
     let tracer = script.map(|script| Tracer::start(script, major(devno), minor(devno)).unwrap());
     let before = kernel_counts(device.path());
@@ -82,7 +82,7 @@ fn recorded(device: &LoopDevice, script: Option<&Path>) -> Seen {
     work(device.path());
     let recorded = recorder.finish().remove(0);
     let after = kernel_counts(device.path());
-    Seen {
+    ObservedWork {
         recorded,
         kernel: std::array::from_fn(|i| after[i] - before[i]),
         bpftrace: tracer.map(|tracer| tracer.finish().unwrap().all()),
@@ -90,7 +90,7 @@ fn recorded(device: &LoopDevice, script: Option<&Path>) -> Seen {
 }
 
 /// On a busy machine the kernel now and then skips a program; the recorder says so.
-fn complete_run(device: &LoopDevice, script: Option<&Path>) -> Seen {
+fn complete_run(device: &LoopDevice, script: Option<&Path>) -> ObservedWork {
     for _ in 0..ATTEMPTS {
         let seen = recorded(device, script);
         if seen.recorded.trust().complete {
@@ -108,7 +108,7 @@ fn the_recorder_counts_what_the_kernel_counts() {
     };
     let device = LoopDevice::create(Path::new("/var/tmp"), "blocks", DISK_BYTES).unwrap();
     let seen = complete_run(&device, None);
-    let counted = Counted::of(&seen.recorded.trace);
+    let counted = TraceCounts::of(&seen.recorded.trace);
     let [reads, read_sectors, writes, written_sectors, flushes] = seen.kernel;
     assert_eq!(
         counted.own_reads.requests + counted.other_reads.requests,
@@ -151,7 +151,7 @@ fn the_recorder_counts_what_bpftrace_counts() {
     let device = LoopDevice::create(Path::new("/var/tmp"), "blocks", DISK_BYTES).unwrap();
     for attempt in 1..=ATTEMPTS {
         let seen = complete_run(&device, Some(&script));
-        let counted = Counted::of(&seen.recorded.trace);
+        let counted = TraceCounts::of(&seen.recorded.trace);
         // bpftrace also counts the two empty writes that asked for the flushes.
         let requests = counted.data_requests() + 2 * counted.flushes;
         let (reads, writes) = (counted.own_reads, counted.own_writes);
@@ -178,7 +178,7 @@ for n in range(40):
 ";
 
 /// What `lumpscope watch` says of a command on a folder, and what bpftrace counted beside it.
-fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::Counted) {
+fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::OperationCounts) {
     let script =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/bpftrace/block-count.bt");
     let devno = fs::metadata(folder).unwrap().dev();
@@ -193,7 +193,9 @@ fn watched(folder: &Path, command: &[&OsStr]) -> (Value, lumpscope_lab::tracer::
 
 /// The first of several runs of which watch says that it is complete, and bpftrace has counted as
 /// much: the file system may write between the begin of the one and of the other.
-fn counted_alike(runs: impl FnMut(usize) -> (Value, lumpscope_lab::tracer::Counted)) -> Value {
+fn counted_alike(
+    runs: impl FnMut(usize) -> (Value, lumpscope_lab::tracer::OperationCounts),
+) -> Value {
     let mut seen = Vec::new();
     for (report, counted) in (0..ATTEMPTS).map(runs) {
         let reads = (sum(&report, "reads"), sum(&report, "read_bytes"));

@@ -26,14 +26,14 @@ enum Fault {
 }
 
 #[derive(Debug)]
-struct Memory {
+struct FakeLumps {
     lumps: Mutex<BTreeMap<u128, Bytes>>,
     fault: Fault,
     in_flight: AtomicU64,
     most_in_flight: AtomicU64,
 }
 
-struct Store(Arc<Memory>);
+struct FakeStore(Arc<FakeLumps>);
 
 fn id_of(id: Option<pb::LumpId>) -> u128 {
     match id.unwrap().form.unwrap() {
@@ -43,7 +43,7 @@ fn id_of(id: Option<pb::LumpId>) -> u128 {
 }
 
 #[tonic::async_trait]
-impl LumpStore for Store {
+impl LumpStore for FakeStore {
     type GetStream = Pin<Box<dyn Stream<Item = Result<pb::GetResponse, Status>> + Send>>;
 
     async fn put(
@@ -221,13 +221,13 @@ impl LumpStore for Store {
 
 struct Ran {
     outcome: Result<RunOutcome, RunError>,
-    memory: Arc<Memory>,
+    memory: Arc<FakeLumps>,
     finished: u64,
 }
 
 fn run_workload(text: &str, clients: usize, verify_bytes: bool, fault: Fault) -> Ran {
     let stream = Workload::parse(text).unwrap().generate().unwrap();
-    let memory = Arc::new(Memory {
+    let memory = Arc::new(FakeLumps {
         lumps: Mutex::default(),
         fault,
         in_flight: AtomicU64::new(0),
@@ -238,7 +238,7 @@ fn run_workload(text: &str, clients: usize, verify_bytes: bool, fault: Fault) ->
     let outcome = runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
-        let service = LumpStoreServer::new(Store(Arc::clone(&memory)));
+        let service = LumpStoreServer::new(FakeStore(Arc::clone(&memory)));
         tokio::spawn(
             tonic::transport::Server::builder()
                 .add_service(service)

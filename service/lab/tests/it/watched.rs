@@ -15,7 +15,7 @@ use serde_json::Value;
 const MIB: u64 = 1 << 20;
 
 #[derive(clap::Parser)]
-struct Watch {
+struct WatchCli {
     #[command(flatten)]
     args: WatchArgs,
 }
@@ -31,7 +31,7 @@ pub(crate) fn report(folder: &Path, command: &[&OsStr]) -> Value {
         OsStr::new("--"),
     ];
     let all = options.chain(path).chain(command.iter().copied());
-    let code = lumpscope_lab::watch::run(&Watch::parse_from(all).args).unwrap();
+    let code = lumpscope_lab::watch::run(&WatchCli::parse_from(all).args).unwrap();
     assert_eq!(
         format!("{code:?}"),
         format!("{:?}", ExitCode::SUCCESS),
@@ -41,11 +41,11 @@ pub(crate) fn report(folder: &Path, command: &[&OsStr]) -> Value {
 }
 
 /// Bytes written by name: of the files in this folder, and of all kinds.
-struct Written(Vec<(String, u64)>, Vec<(String, u64)>, Value);
+struct BytesWritten(Vec<(String, u64)>, Vec<(String, u64)>, Value);
 
-impl Written {
+impl BytesWritten {
     /// By a shell's script in this folder, once what was there before has been written back.
-    fn by(folder: &Path, script: &str) -> Written {
+    fn by(folder: &Path, script: &str) -> BytesWritten {
         rustix::fs::syncfs(fs::File::open(folder).unwrap()).unwrap();
         let script = format!("cd \"$1\"; {WRITE}{script}");
         let command = ["bash", "-ec", &script, "bash"].map(OsStr::new);
@@ -61,7 +61,7 @@ impl Written {
             };
             rows.map(row).collect::<Vec<_>>()
         };
-        Written(rows("files"), rows("rows"), report.clone())
+        BytesWritten(rows("files"), rows("rows"), report.clone())
     }
 
     fn to(&self, file: &str) -> u64 {
@@ -120,7 +120,7 @@ fn a_file_is_not_credited_with_those_that_were_there_before() {
                 let script = format!(
                     "{made} for i in $(seq 12); do w tmp.$i 4; {pause} rm tmp.$i; sync -f .; done; w final 4"
                 );
-                let written = Written::by(folder, &script);
+                let written = BytesWritten::by(folder, &script);
                 written.check(&[("final", 4 * MIB)], 4 * MIB, 52 * MIB);
                 fs::remove_file(folder.join("final")).unwrap();
             }
@@ -143,7 +143,7 @@ fn each_file_of_an_archive_has_its_own_bytes() {
     tar.args(files.iter().map(|file| &file.0));
     assert!(tar.status().unwrap().success());
     on_file_systems(|folder| {
-        let written = Written::by(folder, &format!("tar -xf {}", archive.display()));
+        let written = BytesWritten::by(folder, &format!("tar -xf {}", archive.display()));
         let block = fs::metadata(folder.join("0")).unwrap().blksize();
         let whole = |len: u64| len.next_multiple_of(block);
         let expected = files.iter().map(|(name, len)| (&**name, whole(*len)));
@@ -163,7 +163,7 @@ fn a_place_that_changes_hands_is_each_file_s_in_its_time() {
                 "w f 8; P fallocate -p -o 2M -l 4M f; sync -f .; w g 4; P truncate -s 0 f; \
                           sync -f .; w h 4; P w f 4"
                     .replace('P', pause);
-            let written = Written::by(folder, &shares);
+            let written = BytesWritten::by(folder, &shares);
             written.check(&[("g", 4 * MIB), ("h", 4 * MIB)], 12 * MIB, 20 * MIB);
             // What it lost before anybody looked is under files that are gone.
             let kept = written.to("f");
@@ -171,7 +171,7 @@ fn a_place_that_changes_hands_is_each_file_s_in_its_time() {
             let renamed =
                 "w a.tmp 4; P mv a.tmp a; sync -f .; w a.tmp 2; P mv a.tmp a; sync -f .; w b 4"
                     .replace('P', pause);
-            let written = Written::by(folder, &renamed);
+            let written = BytesWritten::by(folder, &renamed);
             written.check(&[("b", 4 * MIB)], 4 * MIB, 10 * MIB);
             for file in fs::read_dir(folder).unwrap() {
                 fs::remove_file(file.unwrap().path()).unwrap();

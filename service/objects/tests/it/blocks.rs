@@ -3,7 +3,7 @@ use crate::common::{
     close, content, ctx, disk, engine_ctx, etag, get, list, lumps, open, pairs, put, put_with, run,
 };
 use lumpscope_engine::{Durability, LumpId, Placement, Store};
-use lumpscope_objects::id::Kind;
+use lumpscope_objects::id::LumpKind;
 use lumpscope_objects::juicefs::BlockKey;
 use lumpscope_objects::trailer;
 use lumpscope_objects::{
@@ -21,7 +21,7 @@ fn blocks(objects: &Objects) -> Vec<String> {
 }
 
 fn block_lumps(store: &Store) -> Vec<LumpId> {
-    store.list(Kind::Block.range(), 100).unwrap().ids
+    store.list(LumpKind::Block.range(), 100).unwrap().ids
 }
 
 #[test]

@@ -13,7 +13,7 @@ use lumpscope_objects::{
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
-enum Op {
+enum ModelOp {
     Put {
         key: u8,
         len: usize,
@@ -39,15 +39,15 @@ enum Op {
     Reopen,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = ModelOp> {
     let key = 0_u8..24;
     prop_oneof![
-        8 => (key.clone(), 0_usize..4000, 0_u8..8).prop_map(|(key, len, condition)| Op::Put { key, len, condition }),
-        4 => (key.clone(), 0_usize..4000, 1_usize..4000).prop_map(|(key, from, len)| Op::Get { key, from, len }),
-        3 => key.clone().prop_map(|key| Op::Delete { key }),
-        1 => (key.clone(), key).prop_map(|(from, to)| Op::Copy { from, to }),
-        2 => (0..PREFIXES.len(), 1_usize..5, any::<bool>()).prop_map(|(prefix, max, grouped)| Op::List { prefix, max, grouped }),
-        1 => Just(Op::Reopen),
+        8 => (key.clone(), 0_usize..4000, 0_u8..8).prop_map(|(key, len, condition)| ModelOp::Put { key, len, condition }),
+        4 => (key.clone(), 0_usize..4000, 1_usize..4000).prop_map(|(key, from, len)| ModelOp::Get { key, from, len }),
+        3 => key.clone().prop_map(|key| ModelOp::Delete { key }),
+        1 => (key.clone(), key).prop_map(|(from, to)| ModelOp::Copy { from, to }),
+        2 => (0..PREFIXES.len(), 1_usize..5, any::<bool>()).prop_map(|(prefix, max, grouped)| ModelOp::List { prefix, max, grouped }),
+        1 => Just(ModelOp::Reopen),
     ]
 }
 
@@ -88,8 +88,8 @@ fn name(key: u8) -> String {
 
 type Model = BTreeMap<String, (u64, usize)>;
 
-async fn try_put(objects: &Objects, model: &mut Model, op: &Op, version: u64) {
-    let Op::Put {
+async fn try_put(objects: &Objects, model: &mut Model, op: &ModelOp, version: u64) {
+    let ModelOp::Put {
         key,
         len,
         condition,
@@ -225,14 +225,14 @@ proptest! {
         for (version, op) in ops.iter().enumerate() {
             let version = version as u64;
             match op {
-                Op::Put { .. } => run(try_put(&objects, &mut model, op, version)),
-                Op::Get { key, from, len } => run(try_get(&objects, &model, &name(*key), (*from, *len))),
-                Op::Delete { key } => {
+                ModelOp::Put { .. } => run(try_put(&objects, &mut model, op, version)),
+                ModelOp::Get { key, from, len } => run(try_get(&objects, &model, &name(*key), (*from, *len))),
+                ModelOp::Delete { key } => {
                     let key = name(*key);
                     let done = run(objects.delete(ctx(), "bucket", &key, Condition::Always));
                     prop_assert_eq!(done.unwrap().existed, model.remove(&key).is_some());
                 }
-                Op::Copy { from, to } => {
+                ModelOp::Copy { from, to } => {
                     let (from, to) = (name(*from), name(*to));
                     if let Some(value) = model.get(&from).copied() {
                         let reader = run(objects.read(ctx(), "bucket", &from)).unwrap();
@@ -241,8 +241,8 @@ proptest! {
                         model.insert(to, value);
                     }
                 }
-                Op::List { prefix, max, grouped } => try_list(&objects, &model, (PREFIXES[*prefix], *grouped), *max),
-                Op::Reopen => {
+                ModelOp::List { prefix, max, grouped } => try_list(&objects, &model, (PREFIXES[*prefix], *grouped), *max),
+                ModelOp::Reopen => {
                     let want = named(&objects);
                     prop_assert_eq!(settled(&store, want), want);
                     close(objects, store);

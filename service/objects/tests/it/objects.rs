@@ -1,7 +1,7 @@
 //! Buckets, writing, reading, deleting, conditions, listing: on a simulated disk.
 use crate::common::{close, content, ctx, disk, engine_ctx, etag, get, lumps, open, put, run};
 use lumpscope_engine::{Durability, Error, LumpId, Placement, Store, StoreOptions};
-use lumpscope_objects::id::Kind;
+use lumpscope_objects::id::LumpKind;
 use lumpscope_objects::{
     CommitInfo, Condition, ListAfter, ListQuery, ObjectError, Objects, PutInfo,
 };
@@ -286,7 +286,7 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     // Data that no record names.
     let mut orphan = store.lump_buf(1).unwrap();
     orphan.extend(&[1]).unwrap();
-    let id = LumpId(Kind::Piece.range().start.0 + (77 << 40));
+    let id = LumpId(LumpKind::Piece.range().start.0 + (77 << 40));
     store
         .put(
             engine_ctx(),

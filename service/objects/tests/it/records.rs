@@ -2,7 +2,7 @@
 //! are those of the code.
 use std::sync::Arc;
 
-use lumpscope_objects::id::Kind;
+use lumpscope_objects::id::LumpKind;
 use lumpscope_objects::juicefs::Layout;
 use lumpscope_objects::record::{
     Body, BucketRecord, ObjectRecord, PartRecord, Record, Segment, SettingRecord, UploadRecord,
@@ -117,7 +117,7 @@ fn the_documented_kinds_are_those_of_the_code() {
             (cells[1].to_owned(), cells[2].parse().unwrap())
         })
         .collect();
-    let mut kinds: Vec<_> = Kind::ALL
+    let mut kinds: Vec<_> = LumpKind::ALL
         .map(|kind| (format!("{kind:?}"), kind.code()))
         .to_vec();
     kinds.sort_by_key(|kind| kind.1);

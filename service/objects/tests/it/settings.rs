@@ -1,6 +1,6 @@
 //! Settings of buckets, tags of objects, and deletes that look first.
 use crate::common::{close, content, ctx, disk, get, lumps, open, put, run};
-use lumpscope_objects::{Condition, ObjectError, Pairs, PutInfo, Setting, TAG};
+use lumpscope_objects::{BucketSetting, Condition, ObjectError, Pairs, PutInfo, TAG};
 
 fn tags(given: &[(&str, &str)]) -> Pairs {
     let tags = given.iter();
@@ -15,7 +15,7 @@ fn settings_last_as_long_as_their_bucket() {
     run(async {
         for bucket in ["one", "two"] {
             objects.create_bucket(ctx(), bucket).await.unwrap();
-            for setting in Setting::ALL {
+            for setting in BucketSetting::ALL {
                 assert_eq!(objects.setting(bucket, setting).unwrap(), None);
                 let text = format!("{bucket} {setting:?}");
                 let set = objects.set(ctx(), bucket, (setting, Some(text.into())));
@@ -24,24 +24,28 @@ fn settings_last_as_long_as_their_bucket() {
         }
         let new = Some("new".into());
         objects
-            .set(ctx(), "one", (Setting::Cors, new))
+            .set(ctx(), "one", (BucketSetting::Cors, new))
             .await
             .unwrap();
-        let none = objects.set(ctx(), "two", (Setting::Cors, None));
+        let none = objects.set(ctx(), "two", (BucketSetting::Cors, None));
         none.await.unwrap();
         let long = Some("x".repeat(65_500).into());
-        let long = objects.set(ctx(), "one", (Setting::Lifecycle, long)).await;
+        let long = objects
+            .set(ctx(), "one", (BucketSetting::Lifecycle, long))
+            .await;
         assert!(
             matches!(long, Err(ObjectError::TooLarge { .. })),
             "{long:?}"
         );
-        let unknown = objects.set(ctx(), "nobody", (Setting::Cors, None)).await;
+        let unknown = objects
+            .set(ctx(), "nobody", (BucketSetting::Cors, None))
+            .await;
         assert!(matches!(unknown, Err(ObjectError::NoSuchBucket { .. })));
     });
     close(objects, store);
     let (objects, report, store) = open(&disk);
     assert_eq!((report.swept_records, report.unreadable), (0, 0));
-    let told = |bucket| Setting::ALL.map(|it| objects.setting(bucket, it).unwrap());
+    let told = |bucket| BucketSetting::ALL.map(|it| objects.setting(bucket, it).unwrap());
     assert_eq!(
         told("one"),
         [Some("new".into()), Some("one Lifecycle".into())]
@@ -57,7 +61,10 @@ fn settings_last_as_long_as_their_bucket() {
     assert_eq!(lumps(&store), 3);
     close(objects, store);
     let (objects, ..) = open(&disk);
-    assert_eq!(objects.setting("one", Setting::Lifecycle).unwrap(), None);
+    assert_eq!(
+        objects.setting("one", BucketSetting::Lifecycle).unwrap(),
+        None
+    );
 }
 
 #[test]

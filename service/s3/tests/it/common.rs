@@ -98,7 +98,7 @@ impl Running {
     }
 
     /// A service, a client of it, and the bucket `bbb`.
-    pub(crate) fn with_bucket() -> (Self, Client) {
+    pub(crate) fn with_bucket() -> (Self, HttpClient) {
         let running = Self::start();
         let mut client = running.client();
         client.good(Ask::new("PUT", "/bbb"));
@@ -124,8 +124,8 @@ impl Running {
         });
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client {
+    pub(crate) fn client(&self) -> HttpClient {
+        HttpClient {
             address: self.address,
             stream: None,
         }
@@ -475,12 +475,12 @@ impl Reply {
 }
 
 /// One client, on one connection at a time.
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     address: SocketAddr,
     stream: Option<BufReader<TcpStream>>,
 }
 
-impl Client {
+impl HttpClient {
     /// One request and its reply. A connection that the service has closed is opened again.
     pub(crate) fn ask(&mut self, ask: Ask) -> Reply {
         let is_head = ask.method == "HEAD";
@@ -529,7 +529,7 @@ impl Client {
         self.stream().get_mut().write_all(bytes).is_ok()
     }
 
-    /// A request, and the beginning of its reply; the body is read later, by [`Client::end`]. `None`:
+    /// A request, and the beginning of its reply; the body is read later, by [`HttpClient::end`]. `None`:
     /// the connection has ended before it.
     pub(crate) fn begin(&mut self, ask: Ask) -> Option<Reply> {
         self.send(ask);

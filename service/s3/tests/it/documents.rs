@@ -2,14 +2,14 @@
 
 use quick_xml::events::Event;
 
-use crate::common::{Ask, Client, Reply, Running};
+use crate::common::{Ask, HttpClient, Reply, Running};
 
-fn delete(client: &mut Client, document: &str) -> u16 {
+fn delete(client: &mut HttpClient, document: &str) -> u16 {
     let ask = Ask::new("POST", "/bbb").query("delete", "").body(document);
     client.ask(ask).status
 }
 
-fn delete_key(client: &mut Client, key: &str) -> u16 {
+fn delete_key(client: &mut HttpClient, key: &str) -> u16 {
     let document = format!("<Delete><Object><Key>{key}</Key></Object></Delete>");
     delete(client, &document)
 }

@@ -5,12 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::common::{Ask, Client, Reply, Running};
+use crate::common::{Ask, HttpClient, Reply, Running};
 
 const MIB: usize = 1 << 20;
 
 /// Sends all of a request before it reads, as Node and the http.client of Python do.
-fn whole(client: &mut Client, ask: Ask) -> Option<Reply> {
+fn whole(client: &mut HttpClient, ask: Ask) -> Option<Reply> {
     let reply = client.begin(ask)?;
     Some(client.end(reply).0)
 }

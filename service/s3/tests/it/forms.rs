@@ -2,7 +2,7 @@
 
 use lumpscope_units::Size;
 
-use crate::common::{ACCESS, Ask, Client, Running, SECRET, Sign, date, hex, hmac, sha256};
+use crate::common::{ACCESS, Ask, HttpClient, Running, SECRET, Sign, date, hex, hmac, sha256};
 
 const BOUNDARY: &str = "----a boundary";
 
@@ -95,7 +95,7 @@ impl Form {
     }
 }
 
-fn keys(client: &mut Client) -> usize {
+fn keys(client: &mut HttpClient) -> usize {
     let list = client.good(Ask::new("GET", "/bbb"));
     list.text().matches("<Key>").count()
 }

@@ -1,10 +1,10 @@
 //! The name of a host: of the endpoint, of one of its buckets, or of neither.
 
-use crate::common::{Ask, Client, Running};
+use crate::common::{Ask, HttpClient, Running};
 use crate::forms::Form;
 
 /// A service with the buckets `vdata`, `vlogs` and an object in the latter.
-fn running(domains: &[&str]) -> (Running, Client) {
+fn running(domains: &[&str]) -> (Running, HttpClient) {
     let domains = domains.iter().map(|domain| (*domain).to_owned()).collect();
     let running = Running::start_with(|config| config.s3_domain = domains);
     let mut client = running.client();
@@ -18,7 +18,7 @@ fn on(method: &str, host: &str, path: &str) -> Ask {
     Ask::new(method, path).header("host", host)
 }
 
-fn buckets(client: &mut Client) -> usize {
+fn buckets(client: &mut HttpClient) -> usize {
     let list = client.good(Ask::new("GET", "/"));
     list.text().matches("<Name>").count()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use s3s::crypto::Checksum as _;
 
-use crate::common::{ACCESS, Ask, Client, Running, Sign};
+use crate::common::{ACCESS, Ask, HttpClient, Running, Sign};
 use crate::forms::Form;
 
 #[test]
@@ -417,7 +417,7 @@ fn between<'text>(
 }
 
 /// The buckets and all that is told of them.
-fn seen(client: &mut Client) -> Model {
+fn seen(client: &mut HttpClient) -> Model {
     let mut model = Model::new();
     for bucket in BUCKETS {
         let path = format!("/{bucket}");

@@ -1,12 +1,12 @@
 //! Reading objects: by the number of a part, as clients ask who are not exact, and while they rot or
 //! are replaced.
 
-use crate::common::{Ask, Client, Running};
+use crate::common::{Ask, HttpClient, Running};
 
 const PART: usize = 5 << 20;
 
 /// Makes `/bbb/parts` of three parts.
-fn parts(client: &mut Client) -> Vec<u8> {
+fn parts(client: &mut HttpClient) -> Vec<u8> {
     let bodies = [vec![1; PART], vec![2; PART], b"end".to_vec()];
     let created = client.good(Ask::new("POST", "/bbb/parts").query("uploads", ""));
     let id = created.element("UploadId").unwrap();

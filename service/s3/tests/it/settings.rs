@@ -1,11 +1,11 @@
 //! Settings of buckets and tags of objects: made, told, obeyed.
 
-use crate::common::{Ask, Client, Reply, Running, Sign};
+use crate::common::{Ask, HttpClient, Reply, Running, Sign};
 
 const TAGS: &str = "<Tagging><TagSet><Tag><Key>a b</Key><Value>1</Value></Tag>\
     <Tag><Key>c</Key><Value></Value></Tag></TagSet></Tagging>";
 
-fn tags_of(client: &mut Client, path: &str) -> Vec<String> {
+fn tags_of(client: &mut HttpClient, path: &str) -> Vec<String> {
     let reply = client.good(Ask::new("GET", path).query("tagging", ""));
     let text = reply.text();
     let tags = text.split("<Tag>").skip(1);

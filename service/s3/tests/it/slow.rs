@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lumpscope_units::Size;
 
-use crate::common::{Ask, Client, OTHER, Running};
+use crate::common::{Ask, HttpClient, OTHER, Running};
 
 const MIB: u64 = 1 << 20;
 /// Longer than any test.
@@ -55,7 +55,7 @@ fn forty_slow_bodies_leave_memory_to_another_key() {
         holder.send(asked.announced(64 * MIB).body("x"));
         holder
     };
-    let holders: Vec<Client> = (0..40).map(slow).collect();
+    let holders: Vec<HttpClient> = (0..40).map(slow).collect();
     let body = vec![7; 4 << 20];
     let mut client = running.client();
     for _ in 0..3 {
@@ -82,7 +82,8 @@ fn a_body_that_drips_is_given_up_while_others_wait_for_its_memory() {
     });
     let mut client = running.client();
     let large = vec![7; 16 << 20];
-    let status = |client: &mut Client| client.ask(Ask::new("PUT", "/bbb/k").body(&*large)).status;
+    let status =
+        |client: &mut HttpClient| client.ask(Ask::new("PUT", "/bbb/k").body(&*large)).status;
     while status(&mut client) == 503 {}
     drips.join().unwrap();
     assert!(client.object("/bbb/k").unwrap() == large);

@@ -5,7 +5,7 @@ use std::path::Path;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_server::config::StoreSpec;
 
-use crate::common::{Ask, Client, Running};
+use crate::common::{Ask, HttpClient, Running};
 
 const STORE: &str = "x-lumpscope-store";
 
@@ -35,7 +35,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 /// Makes a bucket; the store that it is in.
-fn make(client: &mut Client, bucket: &str, wanted: &str) -> String {
+fn make(client: &mut HttpClient, bucket: &str, wanted: &str) -> String {
     let mut ask = Ask::new("PUT", &format!("/{bucket}"));
     if !wanted.is_empty() {
         ask = ask.body(format!(
@@ -47,13 +47,13 @@ fn make(client: &mut Client, bucket: &str, wanted: &str) -> String {
 }
 
 /// The store of a bucket.
-fn store_of(client: &mut Client, bucket: &str) -> String {
+fn store_of(client: &mut HttpClient, bucket: &str) -> String {
     let reply = client.good(Ask::new("HEAD", &format!("/{bucket}")));
     reply.header(STORE).unwrap().to_owned()
 }
 
 /// The buckets of a page, and what continues it.
-fn listed(client: &mut Client, ask: Ask) -> (Vec<String>, Option<String>) {
+fn listed(client: &mut HttpClient, ask: Ask) -> (Vec<String>, Option<String>) {
     let reply = client.good(ask);
     let text = reply.text();
     let names = text.split("<Name>").skip(1);

@@ -2,7 +2,7 @@
 
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1};
 
-use crate::common::{Ask, Client, Pairs, Reply, Running};
+use crate::common::{Ask, HttpClient, Pairs, Reply, Running};
 
 const PART: usize = 5 << 20;
 
@@ -28,19 +28,19 @@ struct Upload {
 
 /// Begins an upload of `/bbb/k` and sends its parts, with checksums of a kind; of which type: as it
 /// is where nobody says.
-fn begin(client: &mut Client, kind: &str, parts: &[&[u8]]) -> Upload {
+fn begin(client: &mut HttpClient, kind: &str, parts: &[&[u8]]) -> Upload {
     let created = create(client, kind, "");
     send(client, kind, &created.element("UploadId").unwrap(), parts)
 }
 
 /// Begins an upload with checksums of a kind and a type.
-fn create(client: &mut Client, kind: &str, of: &str) -> Reply {
+fn create(client: &mut HttpClient, kind: &str, of: &str) -> Reply {
     let ask = Ask::new("POST", "/bbb/k").query("uploads", "");
     let ask = ask.header("x-amz-checksum-algorithm", kind);
     client.good(ask.header("x-amz-checksum-type", of))
 }
 
-fn send(client: &mut Client, kind: &str, id: &str, parts: &[&[u8]]) -> Upload {
+fn send(client: &mut HttpClient, kind: &str, id: &str, parts: &[&[u8]]) -> Upload {
     let id = id.to_owned();
     let mut tags = Vec::new();
     for (part, bytes) in (1..).zip(parts) {
@@ -118,7 +118,7 @@ fn composite(kind: &str, parts: &[&[u8]]) -> String {
 }
 
 /// Reads the object: all of it, which has the first checksum, and its parts, which have the others.
-fn read_with(client: &mut Client, (kind, of): (&str, &str), sums: &[&str]) {
+fn read_with(client: &mut HttpClient, (kind, of): (&str, &str), sums: &[&str]) {
     let name = format!("x-amz-checksum-{}", kind.to_ascii_lowercase());
     for method in ["HEAD", "GET"] {
         let read = Ask::new(method, "/bbb/k").header("x-amz-checksum-mode", "ENABLED");

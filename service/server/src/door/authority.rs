@@ -22,12 +22,12 @@ pub(super) struct Authority {
     known: usize,
     /// Bytes of the payload that are still to come.
     left: usize,
-    place: Place,
+    place: FieldPosition,
 }
 
 /// What the next byte of the fields is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum FieldPosition {
     /// Of the name, of which so many bytes have come; or of anything else.
     Name(usize),
     /// The length of the value.
@@ -38,7 +38,7 @@ enum Place {
     Value(usize),
 }
 
-impl Default for Place {
+impl Default for FieldPosition {
     fn default() -> Self {
         Self::Name(0)
     }
@@ -74,7 +74,7 @@ impl Authority {
     }
 }
 
-impl Place {
+impl FieldPosition {
     fn next(self, byte: &mut u8) -> Self {
         match self {
             Self::Name(known) if NAME[known] == *byte => match known + 1 {

@@ -38,11 +38,11 @@ impl Right {
 /// `Scope`.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    inner: Arc<Inner>,
+    inner: Arc<CallerInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct CallerInner {
     name: String,
     has_login: bool,
     rights: Vec<Right>,
@@ -65,7 +65,7 @@ impl Caller {
         has_login: bool,
     ) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(CallerInner {
                 name,
                 has_login,
                 rights,
@@ -96,7 +96,7 @@ impl Caller {
     /// True: both may do the same, by the same name.
     pub(super) fn equals(&self, other: &Self) -> bool {
         let of = |caller: &Self| {
-            let Inner {
+            let CallerInner {
                 name,
                 rights,
                 stores,

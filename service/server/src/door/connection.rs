@@ -147,11 +147,11 @@ impl Connection {
         self.inner.closed.load(Ordering::SeqCst)
     }
 
-    /// Counts a call as under way until the [`Call`] is dropped.
+    /// Counts a call as under way until the [`ActiveCall`] is dropped.
     #[must_use]
-    pub fn call(&self) -> Call {
+    pub fn call(&self) -> ActiveCall {
         self.inner.calls.fetch_add(1, Ordering::SeqCst);
-        Call(self.clone())
+        ActiveCall(self.clone())
     }
 
     /// A caller on it is known: it is no stranger's any more.
@@ -258,9 +258,9 @@ impl Connection {
 
 /// A call under way on a connection, until it is dropped.
 #[derive(Debug)]
-pub struct Call(Connection);
+pub struct ActiveCall(Connection);
 
-impl Drop for Call {
+impl Drop for ActiveCall {
     fn drop(&mut self) {
         // Before the count falls: whoever sees no call under way must see since when.
         *self.0.quiet() = Instant::now();

@@ -267,7 +267,7 @@ fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
     let may_be_cut = form.is_open() && !is_ended(text);
     let mut list = List::default();
     for token in form.token {
-        let entry = Entry::new(path, "token", token.name.get_ref(), &list.tokens)?;
+        let entry = EntryName::new(path, "token", token.name.get_ref(), &list.tokens)?;
         let digest = digest(&token.sha256).ok_or_else(|| {
             entry.bad(
                 "sha256 is not the 64 hexadecimal digits of a hash; `lumpscope token` makes it",
@@ -281,7 +281,7 @@ fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
     }
     for certificate in form.certificate {
         let name = certificate.name.into_inner();
-        let entry = Entry::new(path, "certificate", &name, &list.certificates)?;
+        let entry = EntryName::new(path, "certificate", &name, &list.certificates)?;
         let caller = entry.caller(&certificate.scopes, certificate.stores)?;
         list.certificates.push((name, caller));
     }
@@ -305,13 +305,13 @@ impl FileForm {
 }
 
 /// An entry that is being read, for messages.
-struct Entry<'a> {
+struct EntryName<'a> {
     path: &'a Path,
     kind: &'static str,
     name: &'a str,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> EntryName<'a> {
     fn new<K>(
         path: &'a Path,
         kind: &'static str,

@@ -33,7 +33,7 @@ use http::HeaderMap;
 use tokio::sync::watch;
 
 pub use caller::{Caller, Right};
-pub use connection::{Call, Connection, Peer};
+pub use connection::{ActiveCall, Connection, Peer};
 pub use http1::{HttpLimits, serve_http};
 pub use keys::{Access, Credentials, Grants};
 pub use logins::Denied;

@@ -46,7 +46,7 @@ pub struct Reloaded {
 #[derive(Debug)]
 pub struct Reloader {
     config: ServeConfig,
-    state: ArcSwap<State>,
+    state: ArcSwap<DoorState>,
     /// Digest of the files as they were just before they were last read, whatever came of it.
     seen: Mutex<[u8; 32]>,
     /// Tells the connections of a reload.
@@ -55,13 +55,13 @@ pub struct Reloader {
 }
 
 #[derive(Debug)]
-struct State {
+struct DoorState {
     tls: Option<Tls>,
     logins: Arc<Logins>,
     s3: Arc<Credentials>,
 }
 
-impl State {
+impl DoorState {
     /// Reads the files. What cannot be used is added to `wrong`, and what `before` has of it stays;
     /// `None`: it has none.
     fn load(
@@ -109,7 +109,7 @@ impl Reloader {
     pub fn new(config: &ServeConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
         let seen = config.digest();
         let mut wrong = Vec::new();
-        let Some(state) = State::load(config, None, &mut wrong) else {
+        let Some(state) = DoorState::load(config, None, &mut wrong) else {
             return Err(wrong.swap_remove(0));
         };
         warn_of_age(&state);
@@ -132,7 +132,7 @@ impl Reloader {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = self.config.digest();
         let (before, mut wrong) = (self.state.load_full(), Vec::new());
-        let state = State::load(&self.config, Some(&before), &mut wrong);
+        let state = DoorState::load(&self.config, Some(&before), &mut wrong);
         self.metrics.reloaded(wrong.is_empty());
         for error in &wrong {
             error!(%error, "not reloaded: what this file said before stays in force");
@@ -282,7 +282,7 @@ impl ServeConfig {
 }
 
 /// Says it when clients will not accept the certificate, or soon will not.
-fn warn_of_age(state: &State) {
+fn warn_of_age(state: &DoorState) {
     let Some(tls) = &state.tls else { return };
     let left = seconds_left(tls.not_after());
     if left < 0 {
@@ -320,7 +320,7 @@ mod tests {
         file.open(path).unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    fn start(config: &ServeConfig) -> Result<Arc<State>, ServerError> {
+    fn start(config: &ServeConfig) -> Result<Arc<DoorState>, ServerError> {
         Ok(Reloader::new(config, Arc::default())?.state.load_full())
     }
 

@@ -20,7 +20,7 @@ use tonic::codegen::{Service, http};
 
 use super::Reply;
 use super::intake::{Intake, blame};
-use crate::door::{self, Call, Caller, Connection, Denied, Door};
+use crate::door::{self, ActiveCall, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
 use crate::request::{Requests, methods, payer};
 
@@ -207,7 +207,7 @@ where
             let response = blame(reply.await?);
             drop(memory);
             Ok(response.map(|body| {
-                Body::new(Held {
+                Body::new(TrackedBody {
                     body,
                     withdrawn,
                     _call: call,
@@ -222,15 +222,15 @@ where
 type Ends = Pin<Box<dyn Future<Output = Denied> + Send>>;
 
 /// The body of a reply, with the call that is under way until it is gone.
-struct Held {
+struct TrackedBody {
     body: Body,
     /// Ends when the caller is known no more; `None`: that does not matter, or has been said.
     withdrawn: Option<Ends>,
-    _call: Option<Call>,
+    _call: Option<ActiveCall>,
     _admitted: Admitted,
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = Status;
 

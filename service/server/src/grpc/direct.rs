@@ -17,9 +17,9 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderValue, Request, Response, header};
 use tonic::server::NamedService;
 
-use super::get::{Form, LumpFrames};
+use super::get::{LumpFrames, ReplyShape};
 use super::lump_store::LumpStoreService;
-use super::source::Source;
+use super::source::PatientBody;
 use super::wire::{Messages, read_message};
 use super::{Reply, get, list, many, put, small};
 use crate::door::Connection;
@@ -64,12 +64,12 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Reply {
         let serve = match request.uri().path() {
-            "/lumpscope.v1.LumpStore/Put" => Call::Put,
-            "/lumpscope.v1.LumpStore/PutMany" => Call::PutMany,
-            "/lumpscope.v1.LumpStore/Get" => Call::Get,
-            "/lumpscope.v1.LumpStore/GetSmall" => Call::GetSmall,
-            "/lumpscope.v1.LumpStore/GetMany" => Call::GetMany,
-            "/lumpscope.v1.LumpStore/List" => Call::List,
+            "/lumpscope.v1.LumpStore/Put" => DirectMethod::Put,
+            "/lumpscope.v1.LumpStore/PutMany" => DirectMethod::PutMany,
+            "/lumpscope.v1.LumpStore/Get" => DirectMethod::Get,
+            "/lumpscope.v1.LumpStore/GetSmall" => DirectMethod::GetSmall,
+            "/lumpscope.v1.LumpStore/GetMany" => DirectMethod::GetMany,
+            "/lumpscope.v1.LumpStore/List" => DirectMethod::List,
             _ => return Box::pin(self.inner.call(request)),
         };
         let lumps = self.lumps.clone();
@@ -82,7 +82,7 @@ where
 
 /// A call that is served here.
 #[derive(Clone, Copy)]
-enum Call {
+enum DirectMethod {
     Put,
     PutMany,
     Get,
@@ -91,7 +91,7 @@ enum Call {
     List,
 }
 
-impl Call {
+impl DirectMethod {
     async fn run(
         self,
         lumps: &LumpStoreService,
@@ -114,14 +114,14 @@ impl Call {
                 let asked = asked(lumps, &scope, body, MAX_GET).await?;
                 let fetched = get::get(lumps, &scope, &asked).await?;
                 let connection = connection.as_ref();
-                let frames = LumpFrames::new(lumps, &scope, connection, Form::Get, fetched);
+                let frames = LumpFrames::new(lumps, &scope, connection, ReplyShape::Get, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetSmall => {
                 let asked = asked(lumps, &scope, body, MAX_GET).await?;
                 let fetched = small::get_small(lumps, &scope, asked).await?;
                 let connection = connection.as_ref();
-                let frames = LumpFrames::new(lumps, &scope, connection, Form::Small, fetched);
+                let frames = LumpFrames::new(lumps, &scope, connection, ReplyShape::Small, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetMany => {
@@ -145,7 +145,7 @@ async fn asked<M: Message + Default>(
     body: Body,
     max: usize,
 ) -> Result<M, Status> {
-    let mut source = Source::new(body, lumps.body_timeout);
+    let mut source = PatientBody::new(body, lumps.body_timeout);
     let asked = read_message(&mut source, max).await?;
     scope.all_received();
     Ok(asked)

@@ -128,12 +128,12 @@ fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
 
 /// The bytes of a lump, and the watch over who takes them: both go when HTTP/2 has sent the last
 /// of them, or given them up.
-struct Held {
+struct LumpBytes {
     data: LumpData,
     _reading: Arc<Reading>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for LumpBytes {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
@@ -141,7 +141,7 @@ impl AsRef<[u8]> for Held {
 
 /// The reply in which a lump is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ReplyShape {
     /// That of a Get: header and chunks, each a message.
     Get,
     /// That of a GetMany, with the lump's position in it.
@@ -152,7 +152,7 @@ pub(super) enum Form {
 
 /// The frames of one lump: header, then chunks.
 pub(super) struct LumpFrames {
-    form: Form,
+    form: ReplyShape,
     ready: VecDeque<Bytes>,
     /// Of the piece at hand.
     bytes: Bytes,
@@ -170,7 +170,7 @@ impl LumpFrames {
         service: &LumpStoreService,
         scope: &Arc<Scope>,
         connection: Option<&Connection>,
-        form: Form,
+        form: ReplyShape,
         fetched: Fetched,
     ) -> Self {
         let Fetched {
@@ -181,11 +181,11 @@ impl LumpFrames {
         } = fetched;
         let length = header.length;
         let first = match form {
-            Form::Small => frame::small_head(header, data.len()),
-            Form::Get => frame::message(&v1::GetResponse {
+            ReplyShape::Small => frame::small_head(header, data.len()),
+            ReplyShape::Get => frame::message(&v1::GetResponse {
                 part: Some(v1::get_response::Part::Header(header)),
             }),
-            Form::Many(index) => frame::message(&v1::GetManyResponse {
+            ReplyShape::Many(index) => frame::message(&v1::GetManyResponse {
                 index,
                 part: Some(v1::get_many_response::Part::Header(header)),
             }),
@@ -202,7 +202,7 @@ impl LumpFrames {
             reading,
         };
         frames.take(data);
-        if form == Form::Small && length <= COPIED {
+        if form == ReplyShape::Small && length <= COPIED {
             frames.join();
         }
         frames
@@ -217,7 +217,7 @@ impl LumpFrames {
 
     /// A piece is to be sent.
     fn take(&mut self, data: LumpData) {
-        self.bytes = Bytes::from_owner(Held {
+        self.bytes = Bytes::from_owner(LumpBytes {
             data,
             _reading: Arc::clone(&self.reading),
         });
@@ -257,9 +257,9 @@ impl LumpFrames {
         self.scope.add_bytes(bytes);
         self.reading.took(bytes);
         match self.form {
-            Form::Get => self.ready.extend(frame::chunk(chunk)),
-            Form::Many(index) => self.ready.extend(frame::many_chunk(index, chunk)),
-            Form::Small => self.ready.push_back(chunk),
+            ReplyShape::Get => self.ready.extend(frame::chunk(chunk)),
+            ReplyShape::Many(index) => self.ready.extend(frame::many_chunk(index, chunk)),
+            ReplyShape::Small => self.ready.push_back(chunk),
         }
     }
 

@@ -38,12 +38,12 @@ const STORE: &str = "store/";
 pub struct Health {
     reporter: HealthReporter,
     stores: Stores,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<SentStatus>>,
 }
 
 /// Last status sent.
 #[derive(Default)]
-struct Told {
+struct SentStatus {
     serves: BTreeMap<String, bool>,
     /// Of the open stores, with the reasons.
     states: BTreeMap<String, (StoreState, Arc<str>)>,
@@ -107,7 +107,7 @@ impl Health {
         self.tell(&mut told, nothing).await;
     }
 
-    async fn tell(&self, told: &mut Told, now: BTreeMap<String, bool>) {
+    async fn tell(&self, told: &mut SentStatus, now: BTreeMap<String, bool>) {
         for (name, serves) in &now {
             if told.serves.get(name) != Some(serves) {
                 self.reporter
@@ -129,7 +129,7 @@ impl Health {
     }
 }
 
-impl Told {
+impl SentStatus {
     /// Says in the log that a store is in another state. A store begins by serving.
     fn log(&mut self, store: &str, (state, reason): (StoreState, Arc<str>)) {
         let before = self.states.get(store);

@@ -62,10 +62,10 @@ impl Intake {
         }
     }
 
-    /// `body` as one message of at most `max` bytes, whose memory is `payer`'s. Keep [`Held`] until
+    /// `body` as one message of at most `max` bytes, whose memory is `payer`'s. Keep [`MessageMemory`] until
     /// the call is answered.
-    pub(super) fn bound(&self, body: Body, max: usize, payer: Payer) -> (Body, Held) {
-        let held = Held::default();
+    pub(super) fn bound(&self, body: Body, max: usize, payer: Payer) -> (Body, MessageMemory) {
+        let held = MessageMemory::default();
         let bounded = Bounded {
             body,
             max,
@@ -109,12 +109,12 @@ pub(super) fn blame(reply: Response<Body>) -> Response<Body> {
 }
 
 /// The memory of a message, once it has been announced.
-pub(super) type Held = Arc<OnceLock<Reservation>>;
+pub(super) type MessageMemory = Arc<OnceLock<Reservation>>;
 
 type Reserving = Pin<Box<dyn Future<Output = Reservation> + Send>>;
 
 /// A frame, and the memory that its message waits for.
-struct Waiting {
+struct WaitingFrame {
     frame: Frame<Bytes>,
     _place: OwnedSemaphorePermit,
     memory: Reserving,
@@ -130,8 +130,8 @@ struct Bounded {
     seen: usize,
     /// Bytes of the message, once its prefix has come.
     announced: Option<u64>,
-    waiting: Option<Waiting>,
-    held: Held,
+    waiting: Option<WaitingFrame>,
+    held: MessageMemory,
     timer: Pin<Box<Sleep>>,
     intake: Intake,
 }
@@ -199,7 +199,7 @@ impl Bounded {
                 let waited = Duration::ZERO;
                 return Poll::Ready(Some(Err(Refusal::NoMemory { waited }.into())));
             };
-            self.waiting = Some(Waiting {
+            self.waiting = Some(WaitingFrame {
                 frame,
                 _place: place,
                 memory,

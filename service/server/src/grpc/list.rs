@@ -9,7 +9,7 @@ use super::convert;
 use super::lump_store::{LumpStoreService, engine};
 use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::{Body, Reading, Scope};
+use crate::request::{BodyMemory, Reading, Scope};
 
 /// Memory for pages of lists.
 pub(crate) const LISTS: u64 = 32 << 20;
@@ -21,7 +21,7 @@ const RAW: usize = 16;
 /// A page on its way to its client.
 struct Page {
     frame: Bytes,
-    _memory: Body,
+    _memory: BodyMemory,
     _reading: Arc<Reading>,
 }
 

@@ -21,9 +21,9 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::convert;
-use super::get::{Fetched, Form, LumpFrames, WHOLE};
+use super::get::{Fetched, LumpFrames, ReplyShape, WHOLE};
 use super::lump_store::LumpStoreService;
-use super::put::{Incoming, Room, Wanted, decode_header};
+use super::put::{BodyBuffer, Incoming, Wanted, decode_header};
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::Scope;
@@ -95,7 +95,7 @@ enum Receiving {
 /// A lump that is going to be stored.
 struct Accepted {
     wanted: Wanted,
-    room: Room,
+    room: BodyBuffer,
 }
 
 impl Puts {
@@ -345,8 +345,13 @@ impl Stream for Gets {
                 Ok(fetched) => {
                     let (service, scope) = (&self.service, &self.scope);
                     let connection = self.connection.as_ref();
-                    let frames =
-                        LumpFrames::new(service, scope, connection, Form::Many(index), fetched);
+                    let frames = LumpFrames::new(
+                        service,
+                        scope,
+                        connection,
+                        ReplyShape::Many(index),
+                        fetched,
+                    );
                     self.current = Some(frames);
                 }
                 Err(refusal) => return Poll::Ready(Some(Ok(Self::failed(index, &refusal)))),

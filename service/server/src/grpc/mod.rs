@@ -36,7 +36,7 @@ pub(crate) use intake::MESSAGES;
 pub(crate) use list::LISTS;
 pub use lump_store::LumpStoreService;
 pub use observe::ObserveService;
-pub use request_id::Traced;
+pub use request_id::RequestIdService;
 pub use small::SMALL;
 pub use web::Web;
 

@@ -16,7 +16,7 @@ use tonic::body::Body;
 
 use super::convert;
 use super::lump_store::LumpStoreService;
-use super::source::{Lost, Source};
+use super::source::{Lost, PatientBody};
 use crate::refusal::Refusal;
 use crate::request::{self, Bodies, Scope, is_slow};
 use crate::stores::NamedStore;
@@ -121,7 +121,7 @@ impl Wanted {
         &self,
         service: &LumpStoreService,
         scope: &Scope,
-    ) -> Result<Room, Refusal> {
+    ) -> Result<BodyBuffer, Refusal> {
         let store = &self.named.store;
         let embedded = self.options.placement == Some(Placement::Embedded);
         let passes = !embedded && store.passes(self.length);
@@ -135,7 +135,7 @@ impl Wanted {
         if !passes && !memory.is_whole() {
             let buf = store.lump_buf_untouched(self.length);
             let buf = buf.map_err(|error| self.refused(error))?;
-            return Ok(Room { memory, buf });
+            return Ok(BodyBuffer { memory, buf });
         }
         loop {
             let buf = if passes {
@@ -145,7 +145,7 @@ impl Wanted {
                 store.lump_buf(self.length)
             };
             match buf {
-                Ok(buf) => return Ok(Room { memory, buf }),
+                Ok(buf) => return Ok(BodyBuffer { memory, buf }),
                 Err(Error::BuffersExhausted { retry_after, .. }) => {
                     tokio::time::sleep(retry_after.min(MEMORY_RETRY)).await;
                 }
@@ -161,7 +161,7 @@ impl Wanted {
     pub(super) async fn store(
         &self,
         scope: &Scope,
-        Room { memory, buf }: Room,
+        BodyBuffer { memory, buf }: BodyBuffer,
     ) -> Result<v1::PutResponse, Refusal> {
         if let Some((times, waited_ns)) = buf.piece_times() {
             scope.waited(times, waited_ns);
@@ -189,12 +189,12 @@ impl Wanted {
 }
 
 /// Memory for a body, and the buffer that it is received into.
-pub(super) struct Room {
+pub(super) struct BodyBuffer {
     memory: request::Body,
     buf: LumpBuf,
 }
 
-impl Room {
+impl BodyBuffer {
     /// Takes in all of the body.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Room {
 
 /// The stream of a put, message by message.
 pub(super) struct Incoming {
-    source: Source,
+    source: PatientBody,
     decoder: Decoder,
     input: Bytes,
     patience: Duration,
@@ -227,7 +227,7 @@ impl Incoming {
             header: MAX_HEADER,
         };
         Self {
-            source: Source::new(body, service.body_timeout),
+            source: PatientBody::new(body, service.body_timeout),
             decoder: Decoder::new(limits),
             input: Bytes::new(),
             patience: service.body_timeout,
@@ -288,7 +288,7 @@ impl Incoming {
     pub(super) async fn fill(
         &mut self,
         wanted: &Wanted,
-        Room { memory, buf }: &mut Room,
+        BodyBuffer { memory, buf }: &mut BodyBuffer,
         bytes: &[u8],
     ) -> Result<(), Refusal> {
         self.count(bytes.len())?;

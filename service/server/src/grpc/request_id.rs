@@ -1,6 +1,6 @@
 //! Gives every call its id and times it to the last byte.
 //!
-//! [`Traced`] wraps a generated service, so that also what the generated code itself refuses
+//! [`RequestIdService`] wraps a generated service, so that also what the generated code itself refuses
 //! (a method that does not exist, a message that does not parse) has an id and is counted.
 
 use std::convert::Infallible;
@@ -22,20 +22,20 @@ use tracing::Instrument as _;
 use super::Reply;
 use super::intake::{Intake, blame};
 use crate::door::{Caller, Connection};
-use crate::observed::Kept;
+use crate::observed::AnswerMemory;
 use crate::refusal::Refusal;
 use crate::request::methods::{self, Method};
 use crate::request::{Requests, Scope, check_timeout, unless_cut_off};
 
 /// A service whose calls have ids.
 #[derive(Clone)]
-pub struct Traced<S> {
+pub struct RequestIdService<S> {
     inner: S,
     requests: Arc<Requests>,
     intake: Intake,
 }
 
-impl<S> Traced<S> {
+impl<S> RequestIdService<S> {
     /// Wraps `inner`, whose messages are bounded by `intake`.
     #[must_use]
     pub fn new(inner: S, requests: Arc<Requests>, intake: Intake) -> Self {
@@ -47,11 +47,11 @@ impl<S> Traced<S> {
     }
 }
 
-impl<S: NamedService> NamedService for Traced<S> {
+impl<S: NamedService> NamedService for RequestIdService<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<http::Request<Body>> for Traced<S>
+impl<S> Service<http::Request<Body>> for RequestIdService<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -108,7 +108,7 @@ where
                 end_with(&scope, response.headers());
             }
             let cut_off = scope.cut_off();
-            let kept = response.extensions_mut().remove::<Arc<Kept>>();
+            let kept = response.extensions_mut().remove::<Arc<AnswerMemory>>();
             Ok(response.map(|body| {
                 Body::new(TracedBody {
                     body,
@@ -201,7 +201,7 @@ impl http_body::Body for WholeBody {
 struct TracedBody {
     body: Body,
     /// Memory that its bytes hold until they are sent; `None`: none is counted, or they count it.
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<AnswerMemory>>,
     scope: Arc<Scope>,
     /// Ends when the request's store cuts it off; `None`: it is in none, or that is done.
     cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,

@@ -29,14 +29,14 @@ impl From<Lost> for Status {
 }
 
 /// The body of a request, with the patience the service has for it.
-pub(super) struct Source {
+pub(super) struct PatientBody {
     body: Body,
     silence: Duration,
     /// When bytes came last, or when they were asked for first.
     last: Instant,
 }
 
-impl Source {
+impl PatientBody {
     /// `silence`: longest time without a byte.
     pub(super) fn new(body: Body, silence: Duration) -> Self {
         Self {

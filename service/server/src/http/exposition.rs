@@ -8,27 +8,33 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
 use crate::observed::Unanswered;
-use crate::telemetry::{Form, Metrics};
+use crate::telemetry::{Metrics, MetricsFormat};
 
 /// A form, and its name in the answer.
-type Named = (Form, &'static str);
+type Named = (MetricsFormat, &'static str);
 
 const PROTOBUF: Named = (
-    Form::Protobuf,
+    MetricsFormat::Protobuf,
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
 );
 const OPENMETRICS: Named = (
-    Form::OpenMetrics,
+    MetricsFormat::OpenMetrics,
     "application/openmetrics-text; version=1.0.0; charset=utf-8",
 );
 /// What Prometheus asks for since before version 1.0.0: nothing that is written here differs.
 const OLDER_OPENMETRICS: Named = (
-    Form::OpenMetrics,
+    MetricsFormat::OpenMetrics,
     "application/openmetrics-text; version=0.0.1; charset=utf-8",
 );
-const PLAIN: Named = (Form::Plain, "text/plain; version=0.0.4; charset=utf-8");
+const PLAIN: Named = (
+    MetricsFormat::Plain,
+    "text/plain; version=0.0.4; charset=utf-8",
+);
 /// It may quote names, which none here needs.
-const NEWER_PLAIN: Named = (Form::Plain, "text/plain; version=1.0.0; charset=utf-8");
+const NEWER_PLAIN: Named = (
+    MetricsFormat::Plain,
+    "text/plain; version=1.0.0; charset=utf-8",
+);
 
 /// The form that a request's `Accept` prefers; of those that are worth the same, the first.
 pub(super) fn preferred(headers: &HeaderMap) -> Named {
@@ -66,7 +72,7 @@ fn named(kind: &str, parameters: &[&str]) -> Option<Named> {
 
 /// The metrics in this form; `None`: they could not be written. Asks the observer, which may be
 /// busy: no work for a thread of the runtime.
-pub(super) fn write(form: Form, metrics: &Metrics) -> Option<Bytes> {
+pub(super) fn write(form: MetricsFormat, metrics: &Metrics) -> Option<Bytes> {
     metrics.write(form).ok().map(Bytes::from)
 }
 

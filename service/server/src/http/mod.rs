@@ -32,9 +32,9 @@ use tokio::sync::watch;
 
 use crate::config::PageConfig;
 use crate::door::{Connection, Door, Right};
-use crate::observed::Shared;
+use crate::observed::SharedAnswers;
 use crate::stores::Stores;
-use crate::telemetry::{Form, Metrics, Sources};
+use crate::telemetry::{Metrics, MetricsFormat, Sources};
 
 pub(crate) use page::gate::check as check_site;
 pub(crate) use serve::serve;
@@ -43,7 +43,7 @@ pub(crate) use serve::serve;
 struct Served {
     metrics: Arc<Metrics>,
     /// One at a time, for all who have asked meanwhile.
-    scrapes: Arc<Shared<Form, Option<Bytes>>>,
+    scrapes: Arc<SharedAnswers<MetricsFormat, Option<Bytes>>>,
     stores: Stores,
     door: Door,
 }

@@ -11,7 +11,7 @@ use super::asking::{DEFAULT_SLOWEST, MOST_SLOWEST};
 use crate::config::ServeConfig;
 use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::{Bodies, Body, Readers, Reading};
+use crate::request::{Bodies, BodyMemory, Readers, Reading};
 
 /// Memory for answers.
 pub(crate) const ANSWERS: u64 = 64 << 20;
@@ -62,24 +62,24 @@ pub(crate) struct Answers {
 
 /// The memory of an answer on its way to its client, which loses its connection if it does not take
 /// the answer.
-pub(crate) struct Kept {
-    memory: Body,
+pub(crate) struct AnswerMemory {
+    memory: BodyMemory,
     _reading: Arc<Reading>,
 }
 
 /// Bytes of an answer.
-struct Part {
+struct AnswerBytes {
     bytes: Bytes,
-    _kept: Arc<Kept>,
+    _kept: Arc<AnswerMemory>,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for AnswerBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Kept {
+impl AnswerMemory {
     /// The answer has so many bytes: the rest is given back.
     pub(crate) fn shrink(&self, bytes: usize) {
         self.memory.shrink(u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -87,7 +87,7 @@ impl Kept {
 
     /// These bytes, which hold the memory until the transport has sent them.
     pub(crate) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Part {
+        Bytes::from_owner(AnswerBytes {
             bytes,
             _kept: Arc::clone(self),
         })
@@ -109,7 +109,7 @@ impl Answers {
         payer: Payer,
         connection: Option<&Connection>,
         question: Question,
-    ) -> Result<Arc<Kept>, Refusal> {
+    ) -> Result<Arc<AnswerMemory>, Refusal> {
         let bytes = question.bytes();
         let all = async {
             let mut memory = self.memory.begin(payer, bytes).await;
@@ -118,7 +118,7 @@ impl Answers {
         };
         let waited = self.patience;
         let memory = tokio::time::timeout(waited, all).await;
-        Ok(Arc::new(Kept {
+        Ok(Arc::new(AnswerMemory {
             memory: memory.map_err(|_| Refusal::NoMemory { waited })?,
             // It is handed over whole, so it is judged by silence alone.
             _reading: self.readers.watch(connection, 0),

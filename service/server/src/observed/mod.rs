@@ -8,10 +8,10 @@ mod watches;
 
 use lumpscope_observer::EventPolicy;
 
-pub(crate) use answers::{ANSWERS, Kept, Question, UNPACKED};
+pub(crate) use answers::{ANSWERS, AnswerMemory, Question, UNPACKED};
 pub(crate) use asking::{Asking, DEFAULT_SLOWEST, MOST_SLOWEST};
-pub(crate) use turns::{Shared, Unanswered};
-pub use watches::{Kind, MAX_VIEWERS, MAX_WATCHES, Watches};
+pub(crate) use turns::{SharedAnswers, Unanswered};
+pub use watches::{MAX_VIEWERS, MAX_WATCHES, WatchKind, Watches};
 pub(crate) use watches::{WATCHED, Watching};
 
 /// Events that the event policy leaves out, in words; `None`: none.

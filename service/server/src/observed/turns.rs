@@ -86,13 +86,13 @@ impl Default for Turns {
 
 /// Answers to questions that several callers may ask at a time.
 #[derive(Debug)]
-pub(crate) struct Shared<K, T> {
+pub(crate) struct SharedAnswers<K, T> {
     turns: Turns,
     /// Those that have not begun.
     waiting: Mutex<HashMap<K, Arc<OnceCell<T>>>>,
 }
 
-impl<K, T> Shared<K, T>
+impl<K, T> SharedAnswers<K, T>
 where
     K: Clone + Eq + Hash,
     T: Clone + Send + 'static,
@@ -134,7 +134,7 @@ where
     }
 }
 
-impl<K, T> Default for Shared<K, T>
+impl<K, T> Default for SharedAnswers<K, T>
 where
     K: Clone + Eq + Hash,
     T: Clone + Send + 'static,
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_shares_and_who_is_too_many_is_refused() {
-        let shared = Arc::new(Shared::<u8, usize>::default());
+        let shared = Arc::new(SharedAnswers::<u8, usize>::default());
         let made = Arc::new(AtomicUsize::new(0));
         let (go, gate) = mpsc::channel::<()>();
         let (begun, begins) = tokio::sync::oneshot::channel();

@@ -22,7 +22,7 @@ pub(crate) const WATCHED: u64 = (BLOCKS as u64) * 1280 + (LINES as u64) * 320;
 pub const MAX_VIEWERS: usize = 64;
 /// Kind of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WatchKind {
     /// Block requests.
     Trace,
     /// Everything that the correlator learns.
@@ -31,7 +31,7 @@ pub enum Kind {
     Page,
 }
 
-impl Kind {
+impl WatchKind {
     /// One of each.
     pub const ALL: [Self; 3] = [Self::Trace, Self::Record, Self::Page];
 
@@ -50,7 +50,7 @@ impl Kind {
 pub struct Watches {
     calls: AtomicUsize,
     viewers: AtomicUsize,
-    by_kind: [Counts; Kind::ALL.len()],
+    by_kind: [WatchCounts; WatchKind::ALL.len()],
     /// Places for questions, of gRPC and of the page together, and memory for their answers.
     pub(crate) turns: Turns,
     pub(crate) answers: Answers,
@@ -60,7 +60,7 @@ pub struct Watches {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct WatchCounts {
     open: AtomicU64,
     dropped: AtomicU64,
 }
@@ -80,27 +80,27 @@ impl Watches {
         }
     }
 
-    fn of(&self, kind: Kind) -> &Counts {
+    fn of(&self, kind: WatchKind) -> &WatchCounts {
         &self.by_kind[kind as usize]
     }
 
     /// How many there are of those that share a limit, and the limit.
-    fn together(&self, kind: Kind) -> (&AtomicUsize, usize) {
+    fn together(&self, kind: WatchKind) -> (&AtomicUsize, usize) {
         match kind {
-            Kind::Trace | Kind::Record => (&self.calls, MAX_WATCHES),
-            Kind::Page => (&self.viewers, MAX_VIEWERS),
+            WatchKind::Trace | WatchKind::Record => (&self.calls, MAX_WATCHES),
+            WatchKind::Page => (&self.viewers, MAX_VIEWERS),
         }
     }
 
     /// Calls of this kind, or pages, that are open.
     #[must_use]
-    pub fn open(&self, kind: Kind) -> u64 {
+    pub fn open(&self, kind: WatchKind) -> u64 {
         self.of(kind).open.load(Ordering::Relaxed)
     }
 
     /// Items left out of these watches because their clients were too slow.
     #[must_use]
-    pub fn dropped(&self, kind: Kind) -> u64 {
+    pub fn dropped(&self, kind: WatchKind) -> u64 {
         self.of(kind).dropped.load(Ordering::Relaxed)
     }
 
@@ -108,7 +108,7 @@ impl Watches {
     ///
     /// # Errors
     /// [`Refusal::TooManyWatches`].
-    pub(crate) fn begin(self: &Arc<Self>, kind: Kind) -> Result<Watching, Refusal> {
+    pub(crate) fn begin(self: &Arc<Self>, kind: WatchKind) -> Result<Watching, Refusal> {
         let (open, max) = self.together(kind);
         let room = |now| (now < max).then_some(now + 1);
         open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
@@ -125,7 +125,7 @@ impl Watches {
 /// One that watches; dropping it makes room for another.
 pub(crate) struct Watching {
     watches: Arc<Watches>,
-    kind: Kind,
+    kind: WatchKind,
     dropped: u64,
 }
 
@@ -156,25 +156,29 @@ mod tests {
     async fn only_so_many_watch_and_each_end_makes_room() {
         let watches = Arc::new(Watches::new(&ServeConfig::default()));
         let mut all: Vec<Watching> = (0..MAX_WATCHES)
-            .map(|i| watches.begin([Kind::Trace, Kind::Record][i % 2]).unwrap())
+            .map(|i| {
+                watches
+                    .begin([WatchKind::Trace, WatchKind::Record][i % 2])
+                    .unwrap()
+            })
             .collect();
-        assert!(watches.begin(Kind::Trace).is_err());
-        assert_eq!(watches.open(Kind::Trace), 8);
+        assert!(watches.begin(WatchKind::Trace).is_err());
+        assert_eq!(watches.open(WatchKind::Trace), 8);
         all[0].missed(3);
         all[0].missed(5);
-        assert_eq!(watches.dropped(Kind::Trace), 5);
+        assert_eq!(watches.dropped(WatchKind::Trace), 5);
         all.remove(0);
-        assert_eq!(watches.open(Kind::Trace), 7);
-        all.push(watches.begin(Kind::Record).unwrap());
-        assert!(watches.begin(Kind::Record).is_err());
+        assert_eq!(watches.open(WatchKind::Trace), 7);
+        all.push(watches.begin(WatchKind::Record).unwrap());
+        assert!(watches.begin(WatchKind::Record).is_err());
         // Pages are counted on their own.
         let pages: Vec<_> = (0..MAX_VIEWERS)
-            .map(|_| watches.begin(Kind::Page).unwrap())
+            .map(|_| watches.begin(WatchKind::Page).unwrap())
             .collect();
-        assert!(watches.begin(Kind::Page).is_err());
+        assert!(watches.begin(WatchKind::Page).is_err());
         drop((all, pages));
-        assert_eq!(watches.open(Kind::Page), 0);
-        assert_eq!(watches.open(Kind::Record), 0);
-        assert_eq!(watches.dropped(Kind::Trace), 5);
+        assert_eq!(watches.open(WatchKind::Page), 0);
+        assert_eq!(watches.open(WatchKind::Record), 0);
+        assert_eq!(watches.dropped(WatchKind::Trace), 5);
     }
 }

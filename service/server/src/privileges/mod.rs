@@ -26,7 +26,7 @@ pub use status::{ThreadStatus, own_threads, threads_of};
 
 /// Privileges of a process, of all its threads together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Privileges {
     /// Effective user id.
     pub uid: u32,
     /// Effective group id.
@@ -40,10 +40,10 @@ pub struct Held {
 /// Privileges of this process. Reads /proc; blocks for less than a millisecond. When /proc cannot
 /// be read, `capabilities` says so: nothing is claimed to be dropped.
 #[must_use]
-pub fn held() -> Held {
+pub fn held() -> Privileges {
     match own_threads() {
         Ok(threads) => of(&threads),
-        Err(error) => Held {
+        Err(error) => Privileges {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             capabilities: vec![format!("unknown: {error}")],
@@ -54,10 +54,10 @@ pub fn held() -> Held {
 
 /// Privileges of these threads together.
 #[must_use]
-pub fn of(threads: &[ThreadStatus]) -> Held {
+pub fn of(threads: &[ThreadStatus]) -> Privileges {
     let own = || threads.iter().filter(|thread| !thread.kernel_worker);
     let first = own().next();
-    Held {
+    Privileges {
         uid: first.map_or(0, |thread| thread.uids[1]),
         gid: first.map_or(0, |thread| thread.gids[1]),
         capabilities: union_of(threads).names(),
@@ -77,7 +77,11 @@ pub fn of(threads: &[ThreadStatus]) -> Held {
 /// # Errors
 /// A user that is not there or cannot be changed to, and every thread that still holds more than it
 /// should: the process must end then, for some of its threads may have changed already.
-pub fn give_up(user: Option<&str>, observing: bool, reach: &Reach) -> Result<Held, PrivilegeError> {
+pub fn give_up(
+    user: Option<&str>,
+    observing: bool,
+    reach: &Reach,
+) -> Result<Privileges, PrivilegeError> {
     let threads = own_threads().map_err(PrivilegeError::Proc)?;
     let permitted = union(&threads, |thread| thread.permitted);
     let identity = match user {

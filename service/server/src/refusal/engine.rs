@@ -14,7 +14,7 @@ const SECTOR: u64 = 512;
 const RETRY_ELSEWHERE: Duration = Duration::from_millis(10);
 
 /// An engine error as clients see it.
-pub(super) struct Told {
+pub(super) struct ClientError {
     pub(super) code: Code,
     /// In capitals, for programs.
     pub(super) reason: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Told {
     pub(super) note: String,
 }
 
-impl Told {
+impl ClientError {
     fn new(code: Code, reason: &'static str) -> Self {
         Self {
             code,
@@ -57,44 +57,52 @@ impl Told {
 }
 
 /// The one match over the engine's errors.
-pub(super) fn told(error: &Error) -> Told {
+pub(super) fn told(error: &Error) -> ClientError {
     match error {
-        Error::NotFound { id } => Told::new(Code::NotFound, "UNKNOWN_LUMP").of(*id),
-        Error::LumpTooLarge { .. } => Told::new(Code::OutOfRange, "LUMP_TOO_LARGE"),
-        Error::RangeOutside { id, .. } => Told::new(Code::OutOfRange, "RANGE_OUTSIDE").of(*id),
-        Error::StoreFull { .. } => Told::new(Code::ResourceExhausted, "STORE_FULL"),
-        Error::JournalFull { .. } => Told::new(Code::ResourceExhausted, "JOURNAL_FULL"),
-        Error::NoSpace { .. } => Told::new(Code::ResourceExhausted, "NO_SPACE"),
-        Error::ReversedRange { .. } => Told::new(Code::InvalidArgument, "RANGE_REVERSED"),
-        Error::LengthMismatch { .. } => Told::new(Code::InvalidArgument, "LENGTH_DIFFERS"),
-        Error::TooManyIds { .. } => Told::new(Code::InvalidArgument, "TOO_MANY_IDS"),
-        Error::DeadlineExceeded { .. } => Told::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
-        Error::AlreadyExists { id } => Told::new(Code::AlreadyExists, "LUMP_EXISTS").of(*id),
+        Error::NotFound { id } => ClientError::new(Code::NotFound, "UNKNOWN_LUMP").of(*id),
+        Error::LumpTooLarge { .. } => ClientError::new(Code::OutOfRange, "LUMP_TOO_LARGE"),
+        Error::RangeOutside { id, .. } => {
+            ClientError::new(Code::OutOfRange, "RANGE_OUTSIDE").of(*id)
+        }
+        Error::StoreFull { .. } => ClientError::new(Code::ResourceExhausted, "STORE_FULL"),
+        Error::JournalFull { .. } => ClientError::new(Code::ResourceExhausted, "JOURNAL_FULL"),
+        Error::NoSpace { .. } => ClientError::new(Code::ResourceExhausted, "NO_SPACE"),
+        Error::ReversedRange { .. } => ClientError::new(Code::InvalidArgument, "RANGE_REVERSED"),
+        Error::LengthMismatch { .. } => ClientError::new(Code::InvalidArgument, "LENGTH_DIFFERS"),
+        Error::TooManyIds { .. } => ClientError::new(Code::InvalidArgument, "TOO_MANY_IDS"),
+        Error::DeadlineExceeded { .. } => {
+            ClientError::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED")
+        }
+        Error::AlreadyExists { id } => ClientError::new(Code::AlreadyExists, "LUMP_EXISTS").of(*id),
         Error::Busy { retry_after, .. } => {
-            Told::new(Code::Unavailable, "STORE_BUSY").after(*retry_after)
+            ClientError::new(Code::Unavailable, "STORE_BUSY").after(*retry_after)
         }
         Error::BuffersExhausted { retry_after, .. } => {
-            Told::new(Code::Unavailable, "BUFFERS_EXHAUSTED").after(*retry_after)
+            ClientError::new(Code::Unavailable, "BUFFERS_EXHAUSTED").after(*retry_after)
         }
-        Error::Closed => Told::new(Code::Unavailable, "STORE_CLOSED")
+        Error::Closed => ClientError::new(Code::Unavailable, "STORE_CLOSED")
             .after(RETRY_AFTER_RESTART)
             .note(": the service is shutting down; try again when it is back".to_owned()),
         Error::PlaceRefused { .. } => {
-            Told::new(Code::Unavailable, "PLACE_REFUSED").after(RETRY_ELSEWHERE)
+            ClientError::new(Code::Unavailable, "PLACE_REFUSED").after(RETRY_ELSEWHERE)
         }
-        Error::ReadOnly { .. } => Told::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
-        Error::Failed { .. } => Told::new(Code::FailedPrecondition, "STORE_FAILED"),
+        Error::ReadOnly { .. } => ClientError::new(Code::FailedPrecondition, "STORE_READ_ONLY"),
+        Error::Failed { .. } => ClientError::new(Code::FailedPrecondition, "STORE_FAILED"),
         Error::OutOfService { .. } => {
-            Told::new(Code::Unavailable, "STORE_OUT_OF_SERVICE").after(RETRY_AFTER_RESTART)
+            ClientError::new(Code::Unavailable, "STORE_OUT_OF_SERVICE").after(RETRY_AFTER_RESTART)
         }
-        Error::NotAStore { .. } => Told::new(Code::FailedPrecondition, "NOT_A_STORE"),
-        Error::WrongImage { .. } => Told::new(Code::FailedPrecondition, "WRONG_IMAGE"),
-        Error::InUse { .. } => Told::new(Code::FailedPrecondition, "DEVICE_IN_USE"),
-        Error::NoRoomForRepair { .. } => Told::new(Code::FailedPrecondition, "NO_ROOM_FOR_REPAIR"),
-        Error::Unsupported { .. } => Told::new(Code::FailedPrecondition, "DEVICE_UNSUPPORTED"),
-        Error::Corrupt { .. } => Told::new(Code::DataLoss, "STORE_CORRUPT"),
-        Error::CorruptJournal { .. } => Told::new(Code::DataLoss, "JOURNAL_CORRUPT"),
-        Error::ChecksumMismatch(damage) => Told::new(Code::DataLoss, "LUMP_CORRUPT")
+        Error::NotAStore { .. } => ClientError::new(Code::FailedPrecondition, "NOT_A_STORE"),
+        Error::WrongImage { .. } => ClientError::new(Code::FailedPrecondition, "WRONG_IMAGE"),
+        Error::InUse { .. } => ClientError::new(Code::FailedPrecondition, "DEVICE_IN_USE"),
+        Error::NoRoomForRepair { .. } => {
+            ClientError::new(Code::FailedPrecondition, "NO_ROOM_FOR_REPAIR")
+        }
+        Error::Unsupported { .. } => {
+            ClientError::new(Code::FailedPrecondition, "DEVICE_UNSUPPORTED")
+        }
+        Error::Corrupt { .. } => ClientError::new(Code::DataLoss, "STORE_CORRUPT"),
+        Error::CorruptJournal { .. } => ClientError::new(Code::DataLoss, "JOURNAL_CORRUPT"),
+        Error::ChecksumMismatch(damage) => ClientError::new(Code::DataLoss, "LUMP_CORRUPT")
             .of(damage.id)
             .note(format!(
                 " (512-byte sectors {} to {})",
@@ -103,8 +111,8 @@ pub(super) fn told(error: &Error) -> Told {
                     .div_ceil(SECTOR)
                     .saturating_sub(1)
             )),
-        Error::Unreadable { id, .. } => Told::new(Code::DataLoss, "LUMP_UNREADABLE").of(*id),
-        Error::Io { .. } => Told::new(Code::Internal, "IO_ERROR"),
-        Error::System { .. } => Told::new(Code::Internal, "SYSTEM_ERROR"),
+        Error::Unreadable { id, .. } => ClientError::new(Code::DataLoss, "LUMP_UNREADABLE").of(*id),
+        Error::Io { .. } => ClientError::new(Code::Internal, "IO_ERROR"),
+        Error::System { .. } => ClientError::new(Code::Internal, "SYSTEM_ERROR"),
     }
 }

@@ -32,49 +32,49 @@ const LONG: Duration = Duration::from_secs(1);
 /// A budget of memory for bodies. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bodies {
-    shared: Arc<Shared>,
+    shared: Arc<BodiesShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BodiesShared {
     total: u64,
     reserve: Arc<Semaphore>,
-    state: Mutex<State>,
+    state: Mutex<BodiesState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BodiesState {
     next: u64,
     free: u64,
-    bodies: HashMap<u64, Entry>,
+    bodies: HashMap<u64, BodyEntry>,
     /// How many of them hold a part of their claim.
     unfinished: usize,
     /// Bytes of each login that holds any, as a whole, and of its connections.
     held_by: HashMap<Payer, u64>,
     /// Bodies under way that want more. Each holds a step, so they are few.
-    growing: Vec<Waiting>,
+    growing: Vec<BodyWaiter>,
     /// Those of each payer that have not begun, by arrival. Only the first may, so however many
     /// there are, nothing takes longer.
-    new: HashMap<Payer, VecDeque<Waiting>>,
+    new: HashMap<Payer, VecDeque<BodyWaiter>>,
 }
 
 /// A body under way.
 #[derive(Debug)]
-struct Entry {
+struct BodyEntry {
     payer: Payer,
     held: u64,
     /// Most that it will hold.
     claim: u64,
 }
 
-impl Entry {
+impl BodyEntry {
     fn is_unfinished(&self) -> bool {
         self.held > 0 && self.held < self.claim
     }
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct BodyWaiter {
     body: u64,
     /// Bytes that it wants to hold.
     wants: u64,
@@ -83,7 +83,7 @@ struct Waiting {
 }
 
 /// Why somebody goes on waiting.
-enum Kept {
+enum WaitReason {
     /// Others have the memory.
     NoRoom,
     /// Its payer has enough, or others could not be finished.
@@ -92,15 +92,15 @@ enum Kept {
 
 /// The memory of one body; given back when dropped.
 #[derive(Debug)]
-pub struct Body(Held);
+pub struct BodyMemory(BodyGrant);
 
 #[derive(Debug)]
-enum Held {
+enum BodyGrant {
     /// Out of the reserve.
     Small { _permit: OwnedSemaphorePermit },
     /// Out of the budget.
     Counted {
-        shared: Arc<Shared>,
+        shared: Arc<BodiesShared>,
         body: u64,
         at_once: bool,
     },
@@ -112,12 +112,12 @@ impl Bodies {
     pub fn new(bytes: u64) -> Self {
         let total = bytes.next_multiple_of(UNIT).max(UNIT);
         let reserve = usize::try_from(total / RESERVE).unwrap_or(usize::MAX);
-        let state = State {
+        let state = BodiesState {
             free: total,
-            ..State::default()
+            ..BodiesState::default()
         };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(BodiesShared {
                 total,
                 reserve: Arc::new(Semaphore::new(reserve.min(Semaphore::MAX_PERMITS))),
                 state: Mutex::new(state),
@@ -134,18 +134,18 @@ impl Bodies {
     /// Begins a body that will take `bytes`, and waits until it may have its first. One larger than
     /// the whole budget counts as if it took all of it: it must be possible to put the largest lump
     /// whatever the budget.
-    pub async fn begin(&self, payer: Payer, bytes: u64) -> Body {
+    pub async fn begin(&self, payer: Payer, bytes: u64) -> BodyMemory {
         let small = u32::try_from(bytes).ok().filter(|_| bytes <= SMALL);
         if let Some(small) = small
             && let Ok(permit) = Arc::clone(&self.shared.reserve).try_acquire_many_owned(small)
         {
-            return Body(Held::Small { _permit: permit });
+            return BodyMemory(BodyGrant::Small { _permit: permit });
         }
         let total = self.shared.total;
         let claim = bytes.max(1).next_multiple_of(UNIT).min(total);
         let (body, at_once) = self.shared.lock().enter(payer, claim, total);
         // Leaves when it is dropped, while it waits, too.
-        let mut begun = Body(Held::Counted {
+        let mut begun = BodyMemory(BodyGrant::Counted {
             shared: Arc::clone(&self.shared),
             body,
             at_once: at_once || claim <= STEP,
@@ -181,20 +181,20 @@ impl Bodies {
     }
 }
 
-impl Body {
+impl BodyMemory {
     /// True: all of its memory was had when it began.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         match &self.0 {
-            Held::Small { .. } => true,
-            Held::Counted { at_once, .. } => *at_once,
+            BodyGrant::Small { .. } => true,
+            BodyGrant::Counted { at_once, .. } => *at_once,
         }
     }
 
     /// Waits until it holds `bytes`, or all that it will take, if that is less. `true`: it had to
     /// wait.
     pub async fn cover(&mut self, bytes: u64) -> bool {
-        let Held::Counted { shared, body, .. } = &self.0 else {
+        let BodyGrant::Counted { shared, body, .. } = &self.0 else {
             return false;
         };
         let Some(granted) = shared.lock().want(*body, bytes, shared.total) else {
@@ -206,16 +206,16 @@ impl Body {
     }
 }
 
-impl Body {
+impl BodyMemory {
     /// Gives back what it holds, and would take, beyond `bytes`.
     pub fn shrink(&self, bytes: u64) {
-        if let Held::Counted { shared, body, .. } = &self.0 {
+        if let BodyGrant::Counted { shared, body, .. } = &self.0 {
             shared.lock().shrink(*body, bytes, shared.total);
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for BodyGrant {
     fn drop(&mut self) {
         if let Self::Counted { shared, body, .. } = self {
             shared.lock().leave(*body, shared.total);
@@ -223,18 +223,18 @@ impl Drop for Held {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl BodiesShared {
+    fn lock(&self) -> MutexGuard<'_, BodiesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BodiesState {
     /// A new body, which holds all of its claim if there is plenty, else nothing.
     fn enter(&mut self, payer: Payer, claim: u64, total: u64) -> (u64, bool) {
         let body = self.next;
         self.next += 1;
-        let entry = Entry {
+        let entry = BodyEntry {
             payer,
             held: 0,
             claim,
@@ -266,7 +266,7 @@ impl State {
         }
         let (granted, receiver) = oneshot::channel();
         let (held, payer) = (entry.held, entry.payer);
-        let waiting = Waiting {
+        let waiting = BodyWaiter {
             body,
             wants,
             since: Instant::now(),
@@ -312,7 +312,7 @@ impl State {
     }
 
     /// Ends the wait of a body.
-    fn take(&mut self, body: u64) -> Option<Waiting> {
+    fn take(&mut self, body: u64) -> Option<BodyWaiter> {
         if let Some(index) = self.growing.iter().position(|one| one.body == body) {
             return Some(self.growing.remove(index));
         }
@@ -329,7 +329,7 @@ impl State {
     /// The body that gets memory next.
     fn next_granted(&self, total: u64) -> Option<u64> {
         let first = self.new.values().filter_map(VecDeque::front);
-        let mut order: Vec<&Waiting> = self.growing.iter().chain(first).collect();
+        let mut order: Vec<&BodyWaiter> = self.growing.iter().chain(first).collect();
         order.sort_by_cached_key(|waiting| {
             let long = waiting.since.elapsed() >= LONG;
             let entry = self.bodies.get(&waiting.body).filter(|_| !long);
@@ -341,7 +341,7 @@ impl State {
             match self.may(waiting.body, waiting.wants, total) {
                 Ok(()) => return Some(waiting.body),
                 // Others must not for ever take what comes free.
-                Err(Kept::NoRoom) if waiting.since.elapsed() >= LONG => return None,
+                Err(WaitReason::NoRoom) if waiting.since.elapsed() >= LONG => return None,
                 Err(_) => {}
             }
         }
@@ -349,33 +349,33 @@ impl State {
     }
 
     /// Whether a body may hold so much.
-    fn may(&self, body: u64, wants: u64, total: u64) -> Result<(), Kept> {
-        let entry = self.bodies.get(&body).ok_or(Kept::Held)?;
+    fn may(&self, body: u64, wants: u64, total: u64) -> Result<(), WaitReason> {
+        let entry = self.bodies.get(&body).ok_or(WaitReason::Held)?;
         let more = wants.saturating_sub(entry.held);
         let has_enough = entry.payer.shares(total).any(|(payer, share)| {
             let held = self.held_by(payer);
             held != entry.held && held + more > share
         });
         if has_enough {
-            return Err(Kept::Held);
+            return Err(WaitReason::Held);
         }
         if more > self.free {
-            return Err(Kept::NoRoom);
+            return Err(WaitReason::NoRoom);
         }
         if self.can_finish(body, wants, total) {
             Ok(())
         } else {
-            Err(Kept::Held)
+            Err(WaitReason::Held)
         }
     }
 
     /// True: if it holds so much, the bodies under way can still be finished one after the other.
     fn can_finish(&self, body: u64, wants: u64, total: u64) -> bool {
-        let itself = self.bodies.get(&body).is_some_and(Entry::is_unfinished);
+        let itself = self.bodies.get(&body).is_some_and(BodyEntry::is_unfinished);
         if self.unfinished == usize::from(itself) {
             return true;
         }
-        let held = |(id, entry): (&u64, &Entry)| {
+        let held = |(id, entry): (&u64, &BodyEntry)| {
             let held = if *id == body { wants } else { entry.held };
             (held > 0 && held < entry.claim).then_some((entry.claim - held, held))
         };

@@ -11,10 +11,10 @@ mod readers;
 mod scope;
 mod trace_context;
 
-pub use bodies::{Bodies, Body};
+pub use bodies::{Bodies, BodyMemory};
 pub use cut_off::unless_cut_off;
 pub use deadline::{Deadline, check_timeout, timeout_of};
 pub use readers::{CHUNK, Readers, Reading, is_slow};
 pub(crate) use scope::payer;
-pub use scope::{Ended, LOG, Requests, Scope, Sink};
+pub use scope::{LOG, RequestOutcome, Requests, Scope, Sink};
 pub use trace_context::TraceParent;

@@ -30,23 +30,23 @@ pub fn is_slow(bytes: u64, elapsed: Duration, min_rate: u64) -> bool {
 /// All clients that take bodies.
 #[derive(Clone)]
 pub struct Readers {
-    shared: Arc<Shared>,
+    shared: Arc<ReadersShared>,
 }
 
-struct Shared {
+struct ReadersShared {
     patience: Duration,
     min_rate: u64,
-    state: Mutex<State>,
+    state: Mutex<ReadersState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReadersState {
     next: u64,
     all: HashMap<u64, Weak<Reading>>,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ReadersShared {
+    fn state(&self) -> MutexGuard<'_, ReadersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +71,7 @@ impl Readers {
     /// runtime; the checks end with the last clone.
     #[must_use]
     pub fn new(patience: Duration, min_rate: u64) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReadersShared {
             patience,
             min_rate,
             state: Mutex::default(),
@@ -114,7 +114,7 @@ impl Readers {
 /// One client that takes a body, until the last of its bytes is gone.
 pub struct Reading {
     number: u64,
-    readers: Weak<Shared>,
+    readers: Weak<ReadersShared>,
     /// `None`: it came by no socket, and cannot be slow.
     connection: Option<Connection>,
     began: Instant,
@@ -158,8 +158,8 @@ impl Reading {
         }
     }
 
-    fn progress(&self) -> Progress {
-        Progress {
+    fn progress(&self) -> ReadProgress {
+        ReadProgress {
             elapsed: Duration::from_millis(self.own_ms()),
             last: Duration::from_millis(self.last_ms.load(Ordering::Relaxed)),
             taken: self.taken.load(Ordering::Relaxed),
@@ -202,7 +202,7 @@ impl Waits {
 
 /// How far a client has come.
 #[derive(Clone, Copy)]
-struct Progress {
+struct ReadProgress {
     elapsed: Duration,
     /// When it took bytes last, from the beginning.
     last: Duration,
@@ -210,7 +210,7 @@ struct Progress {
     total: u64,
 }
 
-impl Progress {
+impl ReadProgress {
     fn too_slow(self, patience: Duration, min_rate: u64) -> Option<&'static str> {
         let under_way = (CHUNK as u64 * UNDER_WAY)
             .checked_div(min_rate)
@@ -243,7 +243,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn verdict(elapsed: u64, last: u64, taken: u64, min_rate: u64) -> bool {
-        let progress = Progress {
+        let progress = ReadProgress {
             elapsed: Duration::from_secs(elapsed),
             last: Duration::from_secs(last),
             taken,

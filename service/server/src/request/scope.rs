@@ -33,11 +33,11 @@ pub trait Sink: Send + Sync {
     fn begun(&self);
 
     /// A request has ended.
-    fn ended(&self, ended: Ended<'_>);
+    fn ended(&self, ended: RequestOutcome<'_>);
 }
 
 /// A request that has ended.
-pub struct Ended<'a> {
+pub struct RequestOutcome<'a> {
     /// Its times, whose stages add up to the whole; without a trace.
     pub summary: RequestSummary,
     /// For metrics, probes and spans.
@@ -93,7 +93,7 @@ impl Requests {
             caller: OnceLock::new(),
             payer: OnceLock::new(),
             times: OnceLock::new(),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(ScopeState::default()),
         })
     }
 }
@@ -131,11 +131,11 @@ pub struct Scope {
     payer: OnceLock<Payer>,
     /// The engine's times of calls that the objects made; unset: there were none.
     times: OnceLock<Arc<Times>>,
-    state: Mutex<State>,
+    state: Mutex<ScopeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ScopeState {
     store: Option<Arc<NamedStore>>,
     /// Keeps the request counted as under way in its stores.
     under_way: Vec<UnderWay>,
@@ -314,7 +314,7 @@ impl Scope {
     }
 
     /// Its store is known now.
-    fn in_store(&self, mut state: MutexGuard<'_, State>, named: &Arc<NamedStore>) {
+    fn in_store(&self, mut state: MutexGuard<'_, ScopeState>, named: &Arc<NamedStore>) {
         let before = state.store.replace(Arc::clone(named));
         drop(state);
         self.span.record("store", &*named.name);
@@ -418,7 +418,7 @@ impl Scope {
         let store = state.store.take();
         let inside = std::mem::take(&mut state.under_way);
         drop(state);
-        self.requests.sink.ended(Ended {
+        self.requests.sink.ended(RequestOutcome {
             summary,
             method: self.method(),
             store: store.as_deref(),
@@ -430,7 +430,7 @@ impl Scope {
     }
 
     /// Splits the request's time so that the stages add up to the whole.
-    fn summary(&self, state: &State, end_ns: u64, code: Code) -> RequestSummary {
+    fn summary(&self, state: &ScopeState, end_ns: u64, code: Code) -> RequestSummary {
         let total = end_ns.saturating_sub(self.begin_ns);
         let (recv_ns, engine) = match state.received_ns {
             Some(received) => {
@@ -476,7 +476,7 @@ impl Scope {
         Ctx::new(self.waits(), self.times.get_or_init(Arc::default))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScopeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

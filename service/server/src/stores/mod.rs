@@ -45,10 +45,10 @@ pub struct FailedStore {
 /// the same set, and whoever looks sees it as it is at that moment.
 #[derive(Clone)]
 pub struct Stores {
-    shared: Arc<Shared>,
+    shared: Arc<StoresShared>,
 }
 
-struct Shared {
+struct StoresShared {
     set: ArcSwap<Set>,
     /// True: closed. Held by whoever adds a store, so that none is added behind the end.
     closed: Mutex<bool>,
@@ -116,7 +116,7 @@ impl Stores {
             open: Arc::new(open),
             failed: Arc::new(failed),
         };
-        let shared = Shared {
+        let shared = StoresShared {
             set: ArcSwap::from_pointee(set),
             closed: Mutex::new(false),
             opener,

@@ -14,7 +14,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::exposition::Out;
 use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
-use super::names::{self, Kind, Metric};
+use super::names::{self, Metric, MetricKind};
 use super::observing;
 use super::otlp::{Numbers, Tracing};
 use super::process;
@@ -45,7 +45,7 @@ pub struct Sources {
 
 /// In which form the metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Form {
+pub(crate) enum MetricsFormat {
     /// OpenMetrics: classic histograms with exemplars.
     OpenMetrics,
     /// Text of Prometheus: the same without exemplars.
@@ -58,7 +58,7 @@ pub(crate) enum Form {
 /// All metrics of the service.
 pub(super) struct ServiceCollector {
     sources: Arc<Sources>,
-    form: Form,
+    form: MetricsFormat,
 }
 
 /// Every state that a store can be in.
@@ -74,7 +74,7 @@ const STATES: [StoreState; 7] = [
 
 impl ServiceCollector {
     /// A collector that reads from `sources` at every scrape.
-    pub(super) fn new(sources: Arc<Sources>, form: Form) -> Self {
+    pub(super) fn new(sources: Arc<Sources>, form: MetricsFormat) -> Self {
         Self { sources, form }
     }
 }
@@ -130,13 +130,13 @@ impl Collector for ServiceCollector {
     }
 }
 
-fn service(out: &mut Out<'_, '_>, sources: &Sources, form: Form) -> fmt::Result {
+fn service(out: &mut Out<'_, '_>, sources: &Sources, form: MetricsFormat) -> fmt::Result {
     out.info(
         &names::BUILD,
         vec![vec![env!("CARGO_PKG_VERSION").to_owned()]],
     )?;
     out.family(&names::REQUESTS, &sources.requests.requests)?;
-    if form == Form::Protobuf {
+    if form == MetricsFormat::Protobuf {
         out.family(&names::REQUEST_DURATION, &sources.requests.native)?;
     }
     out.family(&names::REQUEST_DURATION, &sources.requests.duration)?;
@@ -255,8 +255,10 @@ fn store_numbers(
             .filter(|_| metric.name == names::STORE_FAILED.name);
         let series = open.chain(closed.map(|failed| (vec![&*failed.name], 1.0)));
         match metric.kind {
-            Kind::Counter => out.counter(metric, series)?,
-            Kind::Gauge | Kind::Histogram | Kind::Info => out.gauge(metric, series)?,
+            MetricKind::Counter => out.counter(metric, series)?,
+            MetricKind::Gauge | MetricKind::Histogram | MetricKind::Info => {
+                out.gauge(metric, series)?
+            }
         }
     }
     Ok(())

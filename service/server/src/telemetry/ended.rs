@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 use super::metrics::RequestMetrics;
 use super::otlp::{About, Tracing};
 use crate::log_rate::LogRate;
-use crate::request::{Ended, LOG, Sink, TraceParent};
+use crate::request::{LOG, RequestOutcome, Sink, TraceParent};
 use crate::usdt;
 
 /// Reports every request to metrics, log, traces, static probes and observer.
@@ -27,7 +27,7 @@ impl Sink for Reporter {
         self.metrics.begun();
     }
 
-    fn ended(&self, mut ended: Ended<'_>) {
+    fn ended(&self, mut ended: RequestOutcome<'_>) {
         let took = took(&ended);
         ended.summary.trace = self.choose(&ended, took);
         tell_tracers(&ended);
@@ -48,7 +48,7 @@ impl Sink for Reporter {
 
 impl Reporter {
     /// The place of the request in its trace; `None`: it is not exported.
-    fn choose(&self, ended: &Ended<'_>, took: Duration) -> Option<TraceContext> {
+    fn choose(&self, ended: &RequestOutcome<'_>, took: Duration) -> Option<TraceContext> {
         // A request without a store has no disk to judge it by.
         let has_arm = ended.store.is_none_or(|named| !named.armless);
         let trace = self
@@ -65,13 +65,13 @@ impl Reporter {
     }
 }
 
-fn took(ended: &Ended<'_>) -> Duration {
+fn took(ended: &RequestOutcome<'_>) -> Duration {
     let what = &ended.summary;
     Duration::from_nanos(what.end_ns.saturating_sub(what.begin_ns))
 }
 
 /// For those who listen with bpftrace.
-fn tell_tracers(ended: &Ended<'_>) {
+fn tell_tracers(ended: &RequestOutcome<'_>) {
     let what = &ended.summary;
     let stages = [
         what.recv_ns,
@@ -97,7 +97,7 @@ fn tell_tracers(ended: &Ended<'_>) {
 
 /// One line a request: loud where the operator has to do something, not where the client has, and
 /// not louder because clients repeat it.
-fn log(failures: &LogRate, store: Option<&str>, ended: &Ended<'_>) {
+fn log(failures: &LogRate, store: Option<&str>, ended: &RequestOutcome<'_>) {
     let (what, message) = (&ended.summary, ended.message);
     let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
     let trace_id = ended.parent.map(TraceParent::as_str);

@@ -9,7 +9,7 @@ use prometheus_client::registry::Unit;
 
 use super::collector::Snapshot;
 use super::heat::{HeatHistograms, float};
-use super::names::{Kind, Metric};
+use super::names::{Metric, MetricKind};
 
 /// Writes series under the names of the table.
 pub(super) struct Out<'a, 'b> {
@@ -25,10 +25,10 @@ impl Out<'_, '_> {
         let (name, unit) = metric.split_unit();
         let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
         let kind = match metric.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram => MetricType::Histogram,
-            Kind::Info => MetricType::Info,
+            MetricKind::Counter => MetricType::Counter,
+            MetricKind::Gauge => MetricType::Gauge,
+            MetricKind::Histogram => MetricType::Histogram,
+            MetricKind::Info => MetricType::Info,
         };
         write(
             self.encoder

@@ -46,7 +46,7 @@ pub(super) struct Buckets {
 }
 
 /// Where a cell belongs.
-struct Place {
+struct CellBounds {
     /// All of it is at most this.
     upper: f64,
     /// Its native bucket, which ends at two to the power of this; `None`: it is zero.
@@ -55,7 +55,7 @@ struct Place {
     below: bool,
 }
 
-impl Place {
+impl CellBounds {
     fn above(upper: f64, exponent: Option<i32>) -> Self {
         Self {
             upper,
@@ -78,7 +78,7 @@ impl Buckets {
         }
     }
 
-    fn add(&mut self, place: &Place, count: u64) {
+    fn add(&mut self, place: &CellBounds, count: u64) {
         let mut bounds = self.bounds.iter_mut();
         if let Some((_, n)) = bounds.find(|(bound, _)| *bound >= place.upper) {
             *n += count;
@@ -248,7 +248,7 @@ pub(super) fn size(report: &StoreReport) -> HeatHistograms {
             let most = size.to_bytes.saturating_sub(SECTOR);
             let upper = float(most.checked_next_power_of_two().unwrap_or(u64::MAX));
             let exponent = (most > 0).then(|| exponent(most));
-            buckets.add(&Place::above(upper, exponent), size.count);
+            buckets.add(&CellBounds::above(upper, exponent), size.count);
         }
         buckets.sum = float(shape.bytes);
         (of(shape), buckets)
@@ -260,28 +260,28 @@ pub(super) fn size(report: &StoreReport) -> HeatHistograms {
 const NANO_EXPONENT: i32 = 30;
 
 /// Place of a time below this.
-fn time(to_ns: u64) -> Place {
+fn time(to_ns: u64) -> CellBounds {
     let exponent = exponent(to_ns) - NANO_EXPONENT;
-    Place::above(seconds(to_ns), Some(exponent))
+    CellBounds::above(seconds(to_ns), Some(exponent))
 }
 
 /// Place by |seek distance|.
-fn travel(cell: &HeatCell) -> Place {
+fn travel(cell: &HeatCell) -> CellBounds {
     match distance((cell.seek_from_bytes, cell.seek_to_bytes)) {
-        None => Place::above(0.0, None),
-        Some(far) => Place::above(float(far), Some(exponent(far))),
+        None => CellBounds::above(0.0, None),
+        Some(far) => CellBounds::above(float(far), Some(exponent(far))),
     }
 }
 
 /// Place by signed seek distance.
-fn signed_travel(cell: &HeatCell) -> Place {
+fn signed_travel(cell: &HeatCell) -> CellBounds {
     let place = travel(cell);
     if cell.seek_from_bytes >= 0 {
         return place;
     }
     // Of a cell that lies back the nearest distance is the largest number.
     let nearest = cell.seek_to_bytes.saturating_sub_unsigned(SECTOR);
-    Place {
+    CellBounds {
         upper: -float(nearest.unsigned_abs()),
         below: true,
         ..place

@@ -15,7 +15,7 @@ mod process;
 mod registry;
 pub mod store_stats;
 
-pub(crate) use collector::Form;
+pub(crate) use collector::MetricsFormat;
 pub use collector::Sources;
 pub(crate) use ended::Reporter;
 pub(crate) use registry::Metrics;

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 /// Kind of a metric, in the words of OpenMetrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows; exposed with the suffix `_total`.
     Counter,
     /// Goes up and down.
@@ -24,7 +24,7 @@ pub struct Metric {
     /// Name without the suffix of its kind.
     pub name: &'static str,
     /// Decides on the suffix of the exposed name.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Labels, in the order in which values are given.
     pub labels: &'static [&'static str],
     /// Meaning, one sentence or more; the text of METRICS.md.
@@ -38,7 +38,7 @@ macro_rules! metrics {
             #[doc = $help]
             pub const $id: Metric = Metric {
                 name: concat!($prefix, $name),
-                kind: Kind::$kind,
+                kind: MetricKind::$kind,
                 labels: &[$($label),*],
                 help: $help,
             };
@@ -370,14 +370,14 @@ impl Metric {
     #[must_use]
     pub fn exposed(&self) -> String {
         match self.kind {
-            Kind::Counter => format!("{}_total", self.name),
-            Kind::Info => format!("{}_info", self.name),
-            Kind::Gauge | Kind::Histogram => self.name.to_owned(),
+            MetricKind::Counter => format!("{}_total", self.name),
+            MetricKind::Info => format!("{}_info", self.name),
+            MetricKind::Gauge | MetricKind::Histogram => self.name.to_owned(),
         }
     }
 }
 
-impl Kind {
+impl MetricKind {
     /// Lower-case word of OpenMetrics.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -8,7 +8,7 @@ use super::collector::{Snapshot, Sources};
 use super::exposition::Out;
 use super::heat::{self, float, seconds};
 use super::names::{self, Metric};
-use crate::observed::{Kind, Watches};
+use crate::observed::{WatchKind, Watches};
 
 pub(super) fn encode(
     out: &mut Out<'_, '_>,
@@ -64,10 +64,10 @@ fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
 }
 
 fn watches(out: &mut Out<'_, '_>, watches: &Watches) -> fmt::Result {
-    let open = |kind: Kind| (vec![kind.name()], float(watches.open(kind)));
-    out.gauge(&names::WATCHES, Kind::ALL.map(open))?;
-    let dropped = |kind: Kind| (vec![kind.name()], float(watches.dropped(kind)));
-    out.counter(&names::WATCHES_DROPPED, Kind::ALL.map(dropped))
+    let open = |kind: WatchKind| (vec![kind.name()], float(watches.open(kind)));
+    out.gauge(&names::WATCHES, WatchKind::ALL.map(open))?;
+    let dropped = |kind: WatchKind| (vec![kind.name()], float(watches.dropped(kind)));
+    out.counter(&names::WATCHES_DROPPED, WatchKind::ALL.map(dropped))
 }
 
 /// Head moves, and their cost for others.

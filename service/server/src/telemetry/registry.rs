@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use prost::Message as _;
 
 use super::Sources;
-use super::collector::{Form, ServiceCollector};
+use super::collector::{MetricsFormat, ServiceCollector};
 use super::plain::plain;
 
 /// All metrics of the service, read when they are asked for.
@@ -33,8 +33,8 @@ impl Metrics {
             registry
         };
         Self {
-            text: registry(Form::OpenMetrics),
-            protobuf: registry(Form::Protobuf),
+            text: registry(MetricsFormat::OpenMetrics),
+            protobuf: registry(MetricsFormat::Protobuf),
         }
     }
 
@@ -42,11 +42,11 @@ impl Metrics {
     ///
     /// # Errors
     /// When a value cannot be written.
-    pub(crate) fn write(&self, form: Form) -> Result<Vec<u8>, fmt::Error> {
+    pub(crate) fn write(&self, form: MetricsFormat) -> Result<Vec<u8>, fmt::Error> {
         match form {
-            Form::OpenMetrics => self.text().map(String::into_bytes),
-            Form::Plain => self.text().map(|text| plain(&text).into_bytes()),
-            Form::Protobuf => self.protobuf(),
+            MetricsFormat::OpenMetrics => self.text().map(String::into_bytes),
+            MetricsFormat::Plain => self.text().map(|text| plain(&text).into_bytes()),
+            MetricsFormat::Protobuf => self.protobuf(),
         }
     }
 

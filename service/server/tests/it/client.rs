@@ -225,14 +225,14 @@ async fn both_sides_of_tls_know_each_other() {
 }
 
 /// A service whose numbers one client asks for, and another client.
-struct Asked {
+struct ClientPair {
     client: Client,
     asking: Client,
     /// Connections of others.
     others: u32,
 }
 
-impl Asked {
+impl ClientPair {
     async fn new(running: &Running, connections: usize) -> Self {
         let options = |connections| Options {
             connections,
@@ -284,7 +284,7 @@ async fn more_calls_get_more_connections_up_to_the_bound() {
         let dir = folder();
         let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
         let running = Running::start(&[(STORE, &path)]).await;
-        let asked = Asked::new(&running, usize::try_from(bound).unwrap()).await;
+        let asked = ClientPair::new(&running, usize::try_from(bound).unwrap()).await;
         for id in 0..8 {
             let options = PutOptions::default();
             let put = asked.client.put(STORE, LumpId(id), "x", &options);

@@ -27,7 +27,7 @@ struct Gone;
 
 /// An answer, taken apart.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct WebReply {
     pub(crate) http: u16,
     /// In the head, or in the trailers at the end of the body; `None`: it is no answer to a call.
     pub(crate) code: Option<i32>,
@@ -36,7 +36,7 @@ pub(crate) struct Reply {
     messages: Vec<Bytes>,
 }
 
-impl Reply {
+impl WebReply {
     #[track_caller]
     fn one<M: Message + Default>(&self) -> M {
         assert_eq!((self.http, self.code), (200, Some(0)), "{self:?}");
@@ -84,7 +84,7 @@ async fn send(
     client: &mut SendRequest<Parts>,
     request: http::request::Builder,
     messages: Vec<Bytes>,
-) -> Reply {
+) -> WebReply {
     client.ready().await.unwrap();
     let request = request.body(parts(messages.into_iter().map(Ok).collect()));
     let response = client.send_request(request.unwrap()).await.unwrap();
@@ -96,7 +96,7 @@ async fn send(
         let value = response.headers().get(name);
         value.map_or("", |value| value.to_str().unwrap()).to_owned()
     };
-    let mut reply = Reply {
+    let mut reply = WebReply {
         http: response.status().as_u16(),
         code: number("grpc-status").map(|code| i32::try_from(code).unwrap()),
         why: text("grpc-message"),
@@ -110,7 +110,7 @@ async fn send(
     reply
 }
 
-fn take_apart(reply: &mut Reply, mut body: Bytes) {
+fn take_apart(reply: &mut WebReply, mut body: Bytes) {
     while !body.is_empty() {
         let head = body.split_to(5);
         let len = u32::from_be_bytes(head[1..].try_into().unwrap());
@@ -133,7 +133,7 @@ fn take_apart(reply: &mut Reply, mut body: Bytes) {
 }
 
 /// Asks for the stores on a connection of its own.
-pub(crate) async fn web_list<S>(stream: S) -> Reply
+pub(crate) async fn web_list<S>(stream: S) -> WebReply
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -162,7 +162,7 @@ fn put_small(id: u128, body: &Bytes) -> Bytes {
 }
 
 /// The bytes of a Get.
-fn bytes_of(reply: &Reply) -> Vec<u8> {
+fn bytes_of(reply: &WebReply) -> Vec<u8> {
     assert_eq!((reply.http, reply.code), (200, Some(0)), "{reply:?}");
     let mut bytes = Vec::new();
     for part in &reply.messages {

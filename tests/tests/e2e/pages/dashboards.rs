@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::collector::Collected;
-use lumpscope_tests::grafana::{self, Asked, Query};
+use lumpscope_tests::grafana::{self, Query, QueryKind};
 use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::prometheus::{Prometheus, Series, Version, now};
 use lumpscope_tests::service::{Service, lab_with_stores};
@@ -104,10 +104,10 @@ fn excused(version: Version, query: &Query) -> bool {
 /// Problem of a query; `None`: none.
 fn wrong(server: &Prometheus, query: &Query) -> Option<String> {
     let found = match &query.asked {
-        Asked::Expression(expr) => server
+        QueryKind::Expression(expr) => server
             .range(expr, grafana::RANGE, 5)
             .map(|series| series.iter().any(|series| !series.values.is_empty())),
-        Asked::LabelValues { of, label } => server
+        QueryKind::LabelValues { of, label } => server
             .ask(&format!("label/{label}/values"), &[("match[]", of)])
             .map(|values| values.as_array().is_some_and(|values| !values.is_empty())),
     };

@@ -24,7 +24,7 @@ const HELD_BACK: Duration = Duration::from_micros(300);
 
 /// One thing that happened. Writes and flushes are numbered in the order they began.
 #[derive(Debug, Clone)]
-pub(super) enum Event<T> {
+pub(super) enum DiskEvent<T> {
     WriteBegan(usize),
     WriteEnded(usize),
     FlushBegan(usize),
@@ -43,7 +43,7 @@ pub(super) struct Write {
 #[derive(Debug)]
 pub(super) struct History<T> {
     pub(super) before: Vec<u8>,
-    pub(super) events: Vec<Event<T>>,
+    pub(super) events: Vec<DiskEvent<T>>,
     pub(super) writes: Vec<Write>,
 }
 
@@ -58,7 +58,7 @@ impl<T> History<T> {
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct DiskState<T> {
     bytes: Vec<u8>,
     flushes: usize,
     history: History<T>,
@@ -66,22 +66,22 @@ struct State<T> {
 
 /// What the disk and the test share.
 #[derive(Debug)]
-pub(super) struct Shared<T>(Mutex<State<T>>);
+pub(super) struct SharedDisk<T>(Mutex<DiskState<T>>);
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+impl<T> SharedDisk<T> {
+    fn lock(&self) -> MutexGuard<'_, DiskState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes something between the writes and flushes.
     pub(super) fn note(&self, what: T) {
-        self.lock().history.events.push(Event::Noted(what));
+        self.lock().history.events.push(DiskEvent::Noted(what));
     }
 
-    /// Tells every note since [`Shared::begin`], in order.
+    /// Tells every note since [`SharedDisk::begin`], in order.
     pub(super) fn each_note(&self, mut tell: impl FnMut(&T)) {
         for event in &self.lock().history.events {
-            if let Event::Noted(note) = event {
+            if let DiskEvent::Noted(note) = event {
                 tell(note);
             }
         }
@@ -95,7 +95,7 @@ impl<T> Shared<T> {
         state.history = History::new(state.bytes.clone());
     }
 
-    /// Gives away what happened since [`Shared::begin`].
+    /// Gives away what happened since [`SharedDisk::begin`].
     pub(super) fn take(&self) -> History<T> {
         std::mem::replace(&mut self.lock().history, History::new(Vec::new()))
     }
@@ -112,14 +112,14 @@ enum Owed {
 #[derive(Debug)]
 pub(super) struct RecordingDisk<T> {
     pub(super) path: PathBuf,
-    pub(super) shared: Arc<Shared<T>>,
+    pub(super) shared: Arc<SharedDisk<T>>,
     _session: BackgroundSession,
 }
 
 impl<T: std::fmt::Debug + Send + 'static> RecordingDisk<T> {
     /// A disk that holds `bytes`, in the folder `mount`.
     pub(super) fn new(mount: &Path, bytes: Vec<u8>) -> RecordingDisk<T> {
-        let shared = Arc::new(Shared(Mutex::new(State {
+        let shared = Arc::new(SharedDisk(Mutex::new(DiskState {
             history: History::new(bytes.clone()),
             bytes,
             flushes: 0,
@@ -127,7 +127,7 @@ impl<T: std::fmt::Debug + Send + 'static> RecordingDisk<T> {
         let (owed, to_answer) = channel();
         let answering = shared.clone();
         std::thread::spawn(move || answer(&answering, &to_answer));
-        let file = File {
+        let file = DiskFileSystem {
             shared: shared.clone(),
             owed,
         };
@@ -141,7 +141,7 @@ impl<T: std::fmt::Debug + Send + 'static> RecordingDisk<T> {
 }
 
 /// Ends writes and flushes in any order, until the disk is gone.
-fn answer<T>(shared: &Shared<T>, to_answer: &Receiver<Owed>) {
+fn answer<T>(shared: &SharedDisk<T>, to_answer: &Receiver<Owed>) {
     let mut random = fastrand::Rng::with_seed(1);
     let mut waiting: Vec<Owed> = Vec::new();
     while let Ok(owed) = to_answer.recv() {
@@ -153,8 +153,8 @@ fn answer<T>(shared: &Shared<T>, to_answer: &Receiver<Owed>) {
             waiting.extend(to_answer.try_iter());
             let next = waiting.swap_remove(random.usize(..waiting.len()));
             let ended = match &next {
-                Owed::Write(_, _, number) => Event::WriteEnded(*number),
-                Owed::Flush(_, number) => Event::FlushEnded(*number),
+                Owed::Write(_, _, number) => DiskEvent::WriteEnded(*number),
+                Owed::Flush(_, number) => DiskEvent::FlushEnded(*number),
             };
             // First noted, then told: who has heard of the end and flushes then begins later.
             shared.lock().history.events.push(ended);
@@ -167,12 +167,12 @@ fn answer<T>(shared: &Shared<T>, to_answer: &Receiver<Owed>) {
 }
 
 /// The file system: one file in one directory.
-struct File<T> {
-    shared: Arc<Shared<T>>,
+struct DiskFileSystem<T> {
+    shared: Arc<SharedDisk<T>>,
     owed: Sender<Owed>,
 }
 
-impl<T> File<T> {
+impl<T> DiskFileSystem<T> {
     fn attributes(&self, inode: INodeNo) -> FileAttr {
         let is_disk = inode == DISK;
         let bytes = self.shared.lock().bytes.len() as u64;
@@ -200,7 +200,7 @@ impl<T> File<T> {
     }
 }
 
-impl<T: Send + 'static> Filesystem for File<T> {
+impl<T: Send + 'static> Filesystem for DiskFileSystem<T> {
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if name == OsStr::new(NAME) {
             reply.entry(&NOT_AT_ALL, &self.attributes(DISK), Generation(0));
@@ -283,7 +283,7 @@ impl<T: Send + 'static> Filesystem for File<T> {
         let number = state.history.writes.len();
         let bytes = data.to_vec();
         state.history.writes.push(Write { offset, bytes });
-        state.history.events.push(Event::WriteBegan(number));
+        state.history.events.push(DiskEvent::WriteBegan(number));
         drop(state);
         let _ = self.owed.send(Owed::Write(reply, length, number));
     }
@@ -297,7 +297,7 @@ impl<T: Send + 'static> Filesystem for File<T> {
         let mut state = self.shared.lock();
         let number = state.flushes;
         state.flushes += 1;
-        state.history.events.push(Event::FlushBegan(number));
+        state.history.events.push(DiskEvent::FlushBegan(number));
         drop(state);
         let _ = self.owed.send(Owed::Flush(reply, number));
     }
@@ -348,23 +348,23 @@ impl Walk {
         }
     }
 
-    pub(super) fn step<T>(&mut self, event: &Event<T>, writes: &[Write]) {
+    pub(super) fn step<T>(&mut self, event: &DiskEvent<T>, writes: &[Write]) {
         match event {
-            Event::WriteBegan(number) => drop(self.volatile.insert(*number, false)),
-            Event::WriteEnded(number) => drop(self.volatile.insert(*number, true)),
-            Event::FlushBegan(flush) => {
+            DiskEvent::WriteBegan(number) => drop(self.volatile.insert(*number, false)),
+            DiskEvent::WriteEnded(number) => drop(self.volatile.insert(*number, true)),
+            DiskEvent::FlushBegan(flush) => {
                 let ended = self.volatile.iter().filter(|(_, ended)| **ended);
                 let covered = ended.map(|(number, _)| *number).collect();
                 self.flushing.insert(*flush, covered);
             }
-            Event::FlushEnded(flush) => {
+            DiskEvent::FlushEnded(flush) => {
                 for number in self.flushing.remove(flush).unwrap_or_default() {
                     if self.volatile.remove(&number).is_some() {
                         put(&mut self.durable, &writes[number], |_| true);
                     }
                 }
             }
-            Event::Noted(_) => {}
+            DiskEvent::Noted(_) => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
+use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, keys};
 use lumpscope_tests::service::{Service, run_ok};
 
 use super::{file_store, folder, gauge, serve};
@@ -56,7 +56,7 @@ fn change(
 }
 
 /// Overwrites a few keys, and deletes one of them now and then.
-fn puts(client: &Client, known: &mut Known, turn: usize) -> bool {
+fn puts(client: &BucketClient, known: &mut Known, turn: usize) -> bool {
     let key = format!("puts/{}", turn % 4);
     if turn % 9 == 8 {
         return change(known, &key, None, || client.delete(&key));
@@ -66,7 +66,7 @@ fn puts(client: &Client, known: &mut Known, turn: usize) -> bool {
 }
 
 /// Makes objects of parts, one of which is uploaded twice; gives every third upload up.
-fn uploads(client: &Client, known: &mut Known, turn: usize) -> bool {
+fn uploads(client: &BucketClient, known: &mut Known, turn: usize) -> bool {
     let key = format!("parts/{}", turn % 2);
     let parts = [body(low(turn), PART), body(low(turn + 1), 100)];
     let send = || {
@@ -89,7 +89,7 @@ fn uploads(client: &Client, known: &mut Known, turn: usize) -> bool {
 }
 
 /// Copies an object over others.
-fn copies(client: &Client, known: &mut Known, turn: usize) -> bool {
+fn copies(client: &BucketClient, known: &mut Known, turn: usize) -> bool {
     let (from, to) = ("copies/from", format!("copies/{}", turn % 3));
     if turn.is_multiple_of(5) {
         let new = body(low(turn * 3), [PART, 3000][turn % 2]);
@@ -101,7 +101,7 @@ fn copies(client: &Client, known: &mut Known, turn: usize) -> bool {
 }
 
 /// Makes some objects and deletes them all with one request.
-fn deletes(client: &Client, known: &mut Known, turn: usize) -> bool {
+fn deletes(client: &BucketClient, known: &mut Known, turn: usize) -> bool {
     let keys: Vec<String> = (0..4).map(|n| format!("deletes/{n}")).collect();
     for key in &keys {
         let new = body(low(turn), 5000);
@@ -119,10 +119,10 @@ fn deletes(client: &Client, known: &mut Known, turn: usize) -> bool {
     done
 }
 
-const LOADS: [fn(&Client, &mut Known, usize) -> bool; 4] = [puts, uploads, copies, deletes];
+const LOADS: [fn(&BucketClient, &mut Known, usize) -> bool; 4] = [puts, uploads, copies, deletes];
 
 /// Every value is an acknowledged one or a later one; the list agrees.
-fn check(client: &Client, known: &mut Known) {
+fn check(client: &BucketClient, known: &mut Known) {
     let mut there = Vec::new();
     for (key, versions) in known.iter_mut() {
         let found = match client.get(key).expect("an answer") {
@@ -143,7 +143,7 @@ fn check(client: &Client, known: &mut Known) {
 }
 
 /// Lumps that the catalogue names: one for the bucket, one for each object, and their pieces.
-fn named(client: &Client) -> u64 {
+fn named(client: &BucketClient) -> u64 {
     let (listed, _) = client.list_all("", 1000).expect("a list");
     let lumps = listed.iter().map(|it| match it.etag.contains('-') {
         true => 1 + PIECES_OF_PARTS,
@@ -183,7 +183,7 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
     let turns = [const { AtomicUsize::new(0) }; LOADS.len()];
     for round in 0..=rounds {
         let service = serve(&store, &keys, &[]);
-        let client = Client::new(&service.s3, "kept", ACCESS, SECRET);
+        let client = BucketClient::new(&service.s3, "kept", ACCESS, SECRET);
         assert!(client.create().is_some());
         let mut all: Known = known
             .iter()

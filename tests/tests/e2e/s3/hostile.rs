@@ -6,7 +6,7 @@ use std::process::Command;
 
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::needs::{Need, alone, available};
-use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
+use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, keys};
 use lumpscope_tests::service::{Service, lab_with_stores, run_ok};
 use serde_json::Value;
 
@@ -67,13 +67,13 @@ fn boto3_finds_the_same_over_tls() {
     let trusted = [("AWS_CA_BUNDLE", &*cert), ("SSL_CERT_FILE", &*cert)];
     python("conformance.py", &[&url, ACCESS, SECRET, "20"], &trusted);
     // Who speaks without TLS is not answered as if it were.
-    let client = Client::new(&service.s3, "plain", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "plain", ACCESS, SECRET);
     assert!(client.create().is_none_or(|(status, _)| status >= 400));
     assert!(service.stop());
 }
 
 /// A put that has sent this much of its body.
-fn begun(client: &Client, address: &str, body: &[u8], sent: usize) -> TcpStream {
+fn begun(client: &BucketClient, address: &str, body: &[u8], sent: usize) -> TcpStream {
     let url = client.put_url("late");
     let path = url.split_once(address).expect("the address").1;
     let mut stream = TcpStream::connect(address).expect("S3 is served");
@@ -90,7 +90,7 @@ fn what_has_begun_ends_when_the_service_does_and_nothing_else_begins() {
     let store = file_store(folder.path());
     let keys = keys(folder.path(), "");
     let service = serve(&store, &keys, &["--drain-timeout", "60"]);
-    let client = Client::new(&service.s3, "ending", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "ending", ACCESS, SECRET);
     assert!(client.create().is_some());
     let body = vec![3; 9 << 20];
     let mut late = begun(&client, &service.s3, &body, 5 << 20);
@@ -120,7 +120,7 @@ fn what_has_begun_ends_when_the_service_does_and_nothing_else_begins() {
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     assert!(service.stop(), "it ends well");
     let service = serve(&store, &keys, &[]);
-    let client = Client::new(&service.s3, "ending", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "ending", ACCESS, SECRET);
     assert!(
         client.get("late") == Some((200, body)),
         "it was acknowledged"
@@ -152,7 +152,7 @@ fn a_request_of_s3_is_explained() {
         &lab,
         &["--s3-listen", "127.0.0.1:0", "--s3-credentials", keys],
     );
-    let client = Client::new(&service.s3, "told", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "told", ACCESS, SECRET);
     assert!(client.create().is_some());
     let body = vec![9; 3 << 20];
     let put = client.put_with_id("object", &body).expect("an id");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::needs::{Need, alone, available, find_tool};
-use lumpscope_tests::s3::{ACCESS, Client, SECRET, key, keys};
+use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, key, keys};
 use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
 
 /// Keys that boto3 lists: a page and a bit.
@@ -172,8 +172,8 @@ fn rules_hold_and_change_while_the_service_runs() {
     let entry = |rights| key("AKSOME", secret, &[("data", "mine/", rights)]);
     let path = keys(folder.path(), &entry("[\"read\"]"));
     let service = serve(&store, &path, &["--reload-interval", "1"]);
-    let all = Client::new(&service.s3, "data", ACCESS, SECRET);
-    let some = Client::new(&service.s3, "data", "AKSOME", secret);
+    let all = BucketClient::new(&service.s3, "data", ACCESS, SECRET);
+    let some = BucketClient::new(&service.s3, "data", "AKSOME", secret);
     let status = |answer: Option<(u16, Vec<u8>)>| answer.expect("an answer").0;
     assert_eq!(status(some.create()), 403);
     assert_eq!(status(all.create()), 200);
@@ -186,13 +186,14 @@ fn rules_hold_and_change_while_the_service_runs() {
         some.put("mine/a", b"2"),
         some.delete("mine/a"),
         some.list(""),
-        Client::new(&service.s3, "data", "AKSOME", SECRET).get("mine/a"),
-        Client::new(&service.s3, "data", "AKNONE", secret).get("mine/a"),
+        BucketClient::new(&service.s3, "data", "AKSOME", SECRET).get("mine/a"),
+        BucketClient::new(&service.s3, "data", "AKNONE", secret).get("mine/a"),
     ] {
         assert_eq!(status(answer), 403);
     }
     assert_eq!(status(some.list("mine/")), 200);
-    let many = |client: &Client| client.delete_many(&["mine/a".to_owned(), "other".to_owned()]);
+    let many =
+        |client: &BucketClient| client.delete_many(&["mine/a".to_owned(), "other".to_owned()]);
     let refused = String::from_utf8(many(&some).expect("an answer").1).expect("XML");
     assert_eq!(refused.matches("<Code>AccessDenied</Code>").count(), 2);
     assert_eq!(some.create_upload("mine/a"), None);

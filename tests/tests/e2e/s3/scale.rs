@@ -1,7 +1,7 @@
 //! Independence of number and size: lists of many keys, objects larger than the allowed memory, a
 //! full store, keys of all kinds through a client written in Rust.
 
-use lumpscope_tests::s3::{ACCESS, Client, SECRET, keys};
+use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, keys};
 use lumpscope_tests::service::{Service, run_ok};
 
 use super::{file_store, folder, serve};
@@ -42,7 +42,7 @@ fn many_keys_are_listed_page_by_page_in_order() {
         "0.1",
     ]);
     let service = serve(store, &keys(folder.path(), ""), &[]);
-    let client = Client::new(&service.s3, "many", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "many", ACCESS, SECRET);
     is(200, client.create());
     let mut names: Vec<String> = (0..count)
         .map(|n| format!("{}/ü {}/{n}", n % 13, n % 101))
@@ -93,7 +93,7 @@ fn an_object_of_256_mib_passes_through_little_memory() {
     run_ok(&["format", store, "--capacity", "600M"]);
     let more = ["--put-memory", "32M", "--get-memory", "32M"];
     let service = serve(store, &keys(folder.path(), ""), &more);
-    let client = Client::new(&service.s3, "large", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "large", ACCESS, SECRET);
     is(200, client.create());
     let body: Vec<u8> = (0..LARGE >> 3)
         .flat_map(|n| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
@@ -120,7 +120,7 @@ fn a_full_store_says_so_and_goes_on_after_deletes() {
     let store = store.to_str().expect("UTF-8");
     run_ok(&["format", store, "--capacity", "64M"]);
     let service = serve(store, &keys(folder.path(), ""), &[]);
-    let client = Client::new(&service.s3, "full", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "full", ACCESS, SECRET);
     is(200, client.create());
     let body = vec![5; 7 << 20];
     for _ in 0..3 {
@@ -157,7 +157,7 @@ fn a_client_in_rust_finds_what_it_expects() {
     let folder = folder();
     let store = file_store(folder.path());
     let service = serve(&store, &keys(folder.path(), ""), &[]);
-    let client = Client::new(&service.s3, "rust", ACCESS, SECRET);
+    let client = BucketClient::new(&service.s3, "rust", ACCESS, SECRET);
     is(200, client.create());
     let long = "l".repeat(1024);
     let mut odd = [

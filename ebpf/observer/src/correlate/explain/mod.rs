@@ -10,8 +10,8 @@ use crate::api::STAGES;
 use crate::event::BlockOp;
 use crate::report::{BlockIo, SlowRequest};
 
-use super::Ended;
-use super::disk::Disk;
+use super::EndedRequest;
+use super::disk::DiskTotals;
 use super::lost;
 use super::owner::{CLASSES, Owner};
 use super::processes::Cgroups;
@@ -20,8 +20,8 @@ use super::totals::stage_times;
 use story::Story;
 
 /// Everything known of a request that has ended.
-pub(super) struct Known<'a> {
-    pub(super) ended: &'a Ended,
+pub(super) struct RequestFacts<'a> {
+    pub(super) ended: &'a EndedRequest,
     pub(super) open: &'a Open,
     /// Nanoseconds by stage.
     pub(super) stages: &'a [u64; STAGES.len()],
@@ -29,13 +29,13 @@ pub(super) struct Known<'a> {
     pub(super) lost: &'a [u64; CLASSES],
     pub(super) store: &'a str,
     /// Where its block requests went, when that is observed.
-    pub(super) disk: Option<&'a Disk>,
+    pub(super) disk: Option<&'a DiskTotals>,
     pub(super) cgroups: &'a Cgroups,
     /// File system between the store and the disk; empty: none.
     pub(super) file_system: &'a str,
 }
 
-impl Known<'_> {
+impl RequestFacts<'_> {
     /// Owner of the data request that the disk was sent before.
     fn previous<'b>(&'b self, block: &'b Block) -> Option<&'b Owner> {
         let later = || self.disk?.recent.previous(&block.event);
@@ -49,7 +49,7 @@ impl Known<'_> {
     }
 }
 
-pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
+pub(super) fn explain(known: &RequestFacts<'_>) -> SlowRequest {
     let (ended, open) = (known.ended, known.open);
     let mut blocks = open.blocks.clone();
     blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.last_ns()));
@@ -76,7 +76,7 @@ pub(super) fn explain(known: &Known<'_>) -> SlowRequest {
     }
 }
 
-fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
+fn block_io(known: &RequestFacts<'_>, block: &Block) -> BlockIo {
     let (event, share) = (&block.event, &block.share);
     let placed = event.op != BlockOp::Flush;
     let previous = known.previous(block);
@@ -108,7 +108,7 @@ fn block_io(known: &Known<'_>, block: &Block) -> BlockIo {
 }
 
 /// Possible gaps, in words, as far as the correlator knows them.
-fn incomplete(known: &Known<'_>) -> String {
+fn incomplete(known: &RequestFacts<'_>) -> String {
     let open = known.open;
     let mut gaps = Vec::new();
     if known.disk.is_none() {

@@ -12,11 +12,11 @@ use crate::correlate::requests::Block;
 use crate::event::BlockOp;
 use crate::report::Step;
 
-use super::Known;
+use super::RequestFacts;
 use super::words::{behind, place_text, purpose_name, waited_for};
 
 /// All steps, in the order of time.
-pub(super) fn steps(known: &Known<'_>, blocks: &[Block]) -> Vec<Step> {
+pub(super) fn steps(known: &RequestFacts<'_>, blocks: &[Block]) -> Vec<Step> {
     let [
         recv,
         sched,
@@ -90,7 +90,7 @@ fn stage_step(stage: usize, at: u64, took_ns: u64, text: &str) -> Step {
     }
 }
 
-fn of_block(known: &Known<'_>, block: &Block) -> Step {
+fn of_block(known: &RequestFacts<'_>, block: &Block) -> Step {
     let event = &block.event;
     let stage = match block.share.purpose {
         Purpose::Flush => "flush",
@@ -106,7 +106,7 @@ fn of_block(known: &Known<'_>, block: &Block) -> Step {
     }
 }
 
-fn what(known: &Known<'_>, block: &Block) -> String {
+fn what(known: &RequestFacts<'_>, block: &Block) -> String {
     let (event, share) = (&block.event, &block.share);
     let shared = if share.shared {
         ", shared with other requests"

@@ -8,12 +8,12 @@ use lumpscope_units::human::{short_bytes, short_ns};
 
 use crate::correlate::requests::IoWork;
 
-use super::Known;
+use super::RequestFacts;
 use super::words::{behind, culprit_text, place_text, waited_for};
 
 /// A request that has ended.
 pub(super) struct Story<'a> {
-    pub(super) known: &'a Known<'a>,
+    pub(super) known: &'a RequestFacts<'a>,
 }
 
 impl Story<'_> {

@@ -7,7 +7,7 @@ use crate::correlate::lost::Culprit;
 use crate::correlate::owner::Owner;
 use crate::correlate::requests::{Block, BlocksAhead};
 
-use super::Known;
+use super::RequestFacts;
 
 pub(super) fn purpose_name(purpose: Purpose) -> &'static str {
     match purpose {
@@ -22,7 +22,7 @@ pub(super) fn purpose_name(purpose: Purpose) -> &'static str {
 }
 
 /// Distance from the end of the previous access, and who made that.
-pub(super) fn place_text(known: &Known<'_>, block: &Block) -> String {
+pub(super) fn place_text(known: &RequestFacts<'_>, block: &Block) -> String {
     let Some(seek) = block.event.seek else {
         return "seek distance unknown".to_owned();
     };
@@ -38,7 +38,7 @@ pub(super) fn place_text(known: &Known<'_>, block: &Block) -> String {
     }
 }
 
-fn system<'a>(known: &Known<'a>) -> &'a str {
+fn system<'a>(known: &RequestFacts<'a>) -> &'a str {
     match known.file_system {
         "" => "file system's",
         name => name,
@@ -46,7 +46,7 @@ fn system<'a>(known: &Known<'a>) -> &'a str {
 }
 
 /// Whom the disk served.
-pub(super) fn culprit_text(known: &Known<'_>, culprit: &Culprit<'_>) -> String {
+pub(super) fn culprit_text(known: &RequestFacts<'_>, culprit: &Culprit<'_>) -> String {
     match culprit {
         Culprit::Process(process) if process.name.is_empty() => format!("process {}", process.pid),
         Culprit::Process(process) => process.text(),
@@ -66,7 +66,7 @@ pub(super) fn behind(ahead: BlocksAhead, each: &str) -> Option<String> {
     (ahead.count > 0).then(|| format!("behind {least}{others}"))
 }
 
-fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
+fn whose_text(known: &RequestFacts<'_>, owner: &Owner) -> String {
     let system = system(known);
     match owner {
         Owner::Request(id) if *id == known.ended.request => "its own".to_owned(),
@@ -91,7 +91,7 @@ fn whose_text(known: &Known<'_>, owner: &Owner) -> String {
 }
 
 /// Whose batch the request waited for.
-pub(super) fn waited_for(known: &Known<'_>) -> String {
+pub(super) fn waited_for(known: &RequestFacts<'_>) -> String {
     match known.ended.waited_for {
         None | Some(0) => "work of the store".to_owned(),
         Some(request) => format!("the batch of request {request}"),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// One block request.
 #[derive(Debug, Clone)]
-pub(crate) struct Traced {
+pub(crate) struct FtraceRequest {
     /// First letter of the operation: R, W, or F of a flush that was sent to the disk.
     pub(crate) op: char,
     pub(crate) sector: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Traced {
     pub(crate) tid: u32,
 }
 
-impl Traced {
+impl FtraceRequest {
     pub(crate) fn end(&self) -> u64 {
         self.sector + self.sectors
     }
@@ -64,7 +64,7 @@ impl Ftrace {
     }
 
     /// All block requests that have completed, in the order in which they were sent.
-    pub(crate) fn finish(&self) -> Vec<Traced> {
+    pub(crate) fn finish(&self) -> Vec<FtraceRequest> {
         self.tell("tracing_on", "0");
         let text = fs::read_to_string(self.dir.join("trace")).expect("a trace");
         let mut requests = Pending::default();
@@ -87,8 +87,8 @@ impl Drop for Ftrace {
 #[derive(Default)]
 struct Pending {
     made: HashMap<(char, u64), VecDeque<(u64, u32)>>,
-    sent: HashMap<(char, u64), VecDeque<Traced>>,
-    done: Vec<Traced>,
+    sent: HashMap<(char, u64), VecDeque<FtraceRequest>>,
+    done: Vec<FtraceRequest>,
 }
 
 impl Pending {
@@ -125,7 +125,7 @@ impl Pending {
             }
             "rq_issue" => {
                 let made = self.made.entry(key).or_default().pop_front();
-                self.sent.entry(key).or_default().push_back(Traced {
+                self.sent.entry(key).or_default().push_back(FtraceRequest {
                     op,
                     sector: key.1,
                     sectors,
@@ -137,7 +137,7 @@ impl Pending {
             }
             _ => {
                 if let Some(sent) = self.sent.entry(key).or_default().pop_front() {
-                    self.done.push(Traced { done: at, ..sent });
+                    self.done.push(FtraceRequest { done: at, ..sent });
                 }
             }
         }

@@ -16,7 +16,7 @@ use lumpscope_observer::{Op, Purpose, RequestSummary, SlowRequest, TraceContext,
 
 use crate::submissions::io_in_ring;
 use crate::support::{LoopDevice, Mounted, Watched, mount_tracefs, now, ready, sh};
-use ftrace::{Ftrace, Traced};
+use ftrace::{Ftrace, FtraceRequest};
 use truth::Truth;
 
 const MIB: u64 = 1 << 20;
@@ -28,29 +28,29 @@ const STORE: u64 = 112 * MIB;
 const ATTEMPTS: usize = 5;
 
 /// Where a store lies.
-enum Target {
+enum StoreTarget {
     Raw(LoopDevice),
     File(Mounted),
 }
 
-impl Target {
-    fn new(kind: &str) -> Target {
+impl StoreTarget {
+    fn new(kind: &str) -> StoreTarget {
         match kind {
-            "raw" => Target::Raw(LoopDevice::new(256 * MIB)),
-            "ext4" => Target::File(LoopDevice::mounted(
+            "raw" => StoreTarget::Raw(LoopDevice::new(256 * MIB)),
+            "ext4" => StoreTarget::File(LoopDevice::mounted(
                 384 * MIB,
                 "mkfs.ext4",
                 &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
             )),
-            _ => Target::File(LoopDevice::mounted(384 * MIB, "mkfs.xfs", &["-q", "-f"])),
+            _ => StoreTarget::File(LoopDevice::mounted(384 * MIB, "mkfs.xfs", &["-q", "-f"])),
         }
     }
 
     /// The store's path.
     fn store(&self) -> PathBuf {
         match self {
-            Target::Raw(device) => device.path.clone(),
-            Target::File(mounted) => {
+            StoreTarget::Raw(device) => device.path.clone(),
+            StoreTarget::File(mounted) => {
                 let path = mounted.zeroed("store.lusf", usize::try_from(STORE).expect("fits"));
                 std::fs::File::create(mounted.at.join("other")).expect("a file");
                 let file = std::fs::File::open(&path).expect("the store");
@@ -63,8 +63,8 @@ impl Target {
     /// Another process that writes to the same disk.
     fn disturbed(&self) -> Disturber {
         let (to, seek) = match self {
-            Target::Raw(device) => (device.path.clone(), STORE / MIB * 4),
-            Target::File(mounted) => (mounted.at.join("other"), 0),
+            StoreTarget::Raw(device) => (device.path.clone(), STORE / MIB * 4),
+            StoreTarget::File(mounted) => (mounted.at.join("other"), 0),
         };
         let to = format!("of={}", to.display());
         let child = Command::new("dd")
@@ -77,7 +77,7 @@ impl Target {
 
     /// First byte, sector, and bytes of each extent of the store.
     fn extents(&self, store: &Path) -> Vec<(u64, u64, u64)> {
-        if let Target::Raw(_) = self {
+        if let StoreTarget::Raw(_) = self {
             return vec![(0, 0, STORE)];
         }
         let listed = sh("filefrag", &["-b512", "-v", store.to_str().expect("UTF-8")]);
@@ -179,15 +179,15 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
 }
 
 /// What one run left.
-struct Run {
+struct RunTrace {
     told: Vec<SlowRequest>,
-    traced: Vec<Traced>,
+    traced: Vec<FtraceRequest>,
     recorded: String,
     extents: Vec<(u64, u64, u64)>,
 }
 
 /// `Err`: not all was seen, by whom.
-fn run(target: &Target, in_ring: bool) -> Result<Run, String> {
+fn run(target: &StoreTarget, in_ring: bool) -> Result<RunTrace, String> {
     let store = target.store();
     let dir = tempfile::tempdir().expect("a folder");
     let record = dir.path().join("inputs.jsonl");
@@ -221,7 +221,7 @@ fn run(target: &Target, in_ring: bool) -> Result<Run, String> {
     if !report.audit.complete {
         return Err(report.audit.finding);
     }
-    Ok(Run {
+    Ok(RunTrace {
         told,
         traced,
         recorded: std::fs::read_to_string(&record).expect("a recording"),
@@ -230,7 +230,7 @@ fn run(target: &Target, in_ring: bool) -> Result<Run, String> {
 }
 
 /// Holds all clauses of a run; how many there were, and those of them that are wrong.
-fn check(run: &Run) -> Result<(usize, Vec<String>), String> {
+fn check(run: &RunTrace) -> Result<(usize, Vec<String>), String> {
     let truth = Truth::new(&run.recorded, &run.traced, &run.extents)?;
     let (mut held, mut wrong) = (0, Vec::new());
     for told in run.told.iter().filter(|told| told.incomplete.is_empty()) {
@@ -269,7 +269,7 @@ fn held_to_ftrace(kind: &str) {
     mount_tracefs();
     for in_ring in [false, true] {
         let attempt = |_| {
-            let target = Target::new(kind);
+            let target = StoreTarget::new(kind);
             let run = run(&target, in_ring)
                 .inspect_err(|why| eprintln!("again: {why}"))
                 .ok()?;

@@ -5,28 +5,28 @@
 
 use std::collections::HashMap;
 
-use lumpscope_observer::{BlockOp, Declared, Ended, Event, Input, Op, Purpose};
+use lumpscope_observer::{BlockOp, Declared, EndedRequest, Event, Input, Op, Purpose};
 
 use super::clauses::{Clause, Part, Printed, of_one};
-use super::ftrace::Traced;
+use super::ftrace::FtraceRequest;
 
 /// Times are whole microseconds in the trace.
 const CUT_NS: u64 = 1000;
 
 /// All that happened.
 pub(super) struct Truth<'a> {
-    traced: &'a [Traced],
+    traced: &'a [FtraceRequest],
     /// How far the probes' times of each are from the tracer's.
     apart: Vec<u64>,
     ios: Vec<(Declared, u64)>,
-    ended: HashMap<u64, Ended>,
+    ended: HashMap<u64, EndedRequest>,
     extents: &'a [(u64, u64, u64)],
 }
 
 /// What happened for one request.
 pub(super) struct OfRequest<'a> {
     truth: &'a Truth<'a>,
-    ended: &'a Ended,
+    ended: &'a EndedRequest,
     /// Indices of the traced block requests of its data, and of its commit without flushes.
     data: Vec<usize>,
     commit: Vec<usize>,
@@ -63,7 +63,7 @@ impl<'a> Truth<'a> {
     /// `Err`: the tracer or the probes have not seen all.
     pub(super) fn new(
         recorded: &str,
-        traced: &'a [Traced],
+        traced: &'a [FtraceRequest],
         extents: &'a [(u64, u64, u64)],
     ) -> Result<Truth<'a>, String> {
         let (mut ios, mut open) = (Vec::new(), HashMap::new());
@@ -127,7 +127,7 @@ impl<'a> Truth<'a> {
         io.requests.first().copied()
     }
 
-    fn asks(&self, io: &Declared, one: &Traced) -> bool {
+    fn asks(&self, io: &Declared, one: &FtraceRequest) -> bool {
         let op = if io.op == Op::Read { 'R' } else { 'W' };
         let overlaps = |(offset, sector, bytes): &(u64, u64, u64)| {
             let (from, to) = (
@@ -158,7 +158,7 @@ impl<'a> Truth<'a> {
 }
 
 /// How far the probes are from the tracer; `None`: they have no such block request.
-fn apart(one: &Traced, events: &[Event]) -> Option<u64> {
+fn apart(one: &FtraceRequest, events: &[Event]) -> Option<u64> {
     let fits = |event: &&Event| match event.op {
         BlockOp::Flush => one.op == 'F',
         BlockOp::Read => one.op == 'R' && event.sector == one.sector,
@@ -191,7 +191,7 @@ impl OfRequest<'_> {
         self.data.contains(&at) || self.commit.contains(&at)
     }
 
-    fn traced<'b>(&'b self, own: &'b [usize]) -> impl Iterator<Item = &'b Traced> {
+    fn traced<'b>(&'b self, own: &'b [usize]) -> impl Iterator<Item = &'b FtraceRequest> {
         own.iter().map(|at| &self.truth.traced[*at])
     }
 
@@ -216,7 +216,7 @@ impl OfRequest<'_> {
     fn flushes(&self) -> Vec<(u64, u64)> {
         let asked = self.asked(&[Purpose::Flush]);
         let flushes = self.truth.traced.iter().filter(|one| one.op == 'F');
-        let meanwhile = |one: &&Traced| {
+        let meanwhile = |one: &&FtraceRequest| {
             asked
                 .iter()
                 .any(|(from, to)| *from <= one.done && one.issue <= *to)
@@ -283,7 +283,7 @@ impl OfRequest<'_> {
         for (from, to) in &asked {
             let within = |at: &&usize| (*from..=*to).contains(&self.truth.traced[**at].done);
             let own: Vec<usize> = self.data.iter().filter(within).copied().collect();
-            let first = self.traced(&own).map(Traced::first).min();
+            let first = self.traced(&own).map(FtraceRequest::first).min();
             let way = first.map_or(to - from, |first| first.saturating_sub(*from));
             let rest = to - from - way.min(to - from);
             before += way;

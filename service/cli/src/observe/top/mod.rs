@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::rates::StoreView;
 use super::live::ending;
-use crate::client::{Connection, Form};
+use crate::client::{ConnectionArgs, OutputFormat};
 use crate::output;
 
 /// Shortest interval.
@@ -27,7 +27,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 #[derive(Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    form: Form,
+    form: OutputFormat,
     /// Show only this store
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct TopArgs {
     replay: Option<PathBuf>,
 }
 
-pub(crate) async fn run(connection: Connection, args: TopArgs) -> Result<ExitCode> {
+pub(crate) async fn run(connection: ConnectionArgs, args: TopArgs) -> Result<ExitCode> {
     if let Some(file) = &args.replay {
         let (before, after, passed) = recorded::whole(file, args.store.as_deref()).await?;
         Screen::new(&args).show(&before, &after, 0, passed)?;

@@ -93,7 +93,7 @@ pub struct Verbatim {
 
 /// A figure of the JSON document: where it stands, its runs, and its verdict.
 #[derive(Debug, Serialize)]
-struct Listed<'a> {
+struct FigureEntry<'a> {
     section: &'a str,
     group: &'a str,
     name: &'a str,
@@ -109,7 +109,7 @@ pub(crate) struct Document<'a, D> {
     summary: &'a [String],
     command: Vec<String>,
     facts: &'a [Fact],
-    figures: Vec<Listed<'a>>,
+    figures: Vec<FigureEntry<'a>>,
     findings: &'a Findings,
     notes: &'a [String],
     #[serde(flatten)]
@@ -186,7 +186,7 @@ impl Report {
         let listed = |(section, table): (&'a str, &'a Table)| {
             table
                 .placed()
-                .map(move |(group, name, column, figure)| Listed {
+                .map(move |(group, name, column, figure)| FigureEntry {
                     section,
                     group,
                     name,

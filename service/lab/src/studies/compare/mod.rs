@@ -48,12 +48,12 @@ use crate::process::{SERVICE, Server, serve};
 use crate::stats::Kind;
 use crate::studies::predict;
 use lumpscope_units::tell;
-use place::{Place, Places};
+use place::{Places, PlannedStore};
 use plan::Plan;
 use progress::Progress;
 use report::{ClientView, Comparison, DiskView, ForReport, StoreView};
 use second_opinion::SecondOpinion;
-use watch::{Seen, Watch};
+use watch::{DiskObservations, TraceWatch};
 
 /// Everything a store's run needs.
 struct Context<'a> {
@@ -184,7 +184,7 @@ impl Pass<'_> {
     }
 
     /// `lumpscope format`, never with `--force`.
-    fn format(&self, places: &Places, place: &Place) -> anyhow::Result<()> {
+    fn format(&self, places: &Places, place: &PlannedStore) -> anyhow::Result<()> {
         let sizing = &self.plan.sizing;
         let mut command = places.command(self.exe);
         command.args(["format", "--volatile"]).arg(&place.path);
@@ -245,7 +245,7 @@ pub(crate) fn run_format(
 }
 
 /// Runs the workload against one store and asks what its disk did.
-async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<StoreView> {
+async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Result<StoreView> {
     let mut view = StoreView {
         kind: place.kind,
         block_size: context.block_size,
@@ -259,7 +259,7 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
         for_report: ForReport::default(),
     };
     let store = place.kind.name();
-    let watch = match Watch::start(&context.service.url, store).await {
+    let watch = match TraceWatch::start(&context.service.url, store).await {
         Ok(watch) => Some(watch),
         Err(why) => {
             view.model_note = why;
@@ -313,7 +313,7 @@ async fn run_store(context: &Context<'_>, place: &Place) -> anyhow::Result<Store
 /// Replays what the disk was asked for on each of the drives.
 fn model(
     args: &CompareArgs,
-    seen: &Seen,
+    seen: &DiskObservations,
     kinds: &BTreeMap<u64, Kind>,
     view: &mut StoreView,
 ) -> anyhow::Result<()> {
@@ -332,7 +332,7 @@ fn model(
 
 /// Makes the file system write now what the workload has left it to write later, so that a short
 /// run shows it too. It is no part of the time measured.
-fn settle(places: &Places, place: &Place) {
+fn settle(places: &Places, place: &PlannedStore) {
     if place.kind == StoreKind::Raw {
         return;
     }

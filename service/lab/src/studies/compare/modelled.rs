@@ -14,7 +14,7 @@ use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
 use super::report::LatencyView;
-use super::watch::{MadeFor, OWNERS, Seen};
+use super::watch::{DiskObservations, MadeFor, OWNERS};
 use crate::stats::{Kind, Latencies};
 use crate::studies::predict::{self, Rule};
 
@@ -61,7 +61,7 @@ pub struct OwnerView {
 /// Replays what a disk was asked for; `inodes`: of an ext4 without a journal; `kinds`: kind of each
 /// command by the id of its request.
 pub(super) fn modelled(
-    (seen, inodes): (&Seen, bool),
+    (seen, inodes): (&DiskObservations, bool),
     kinds: &BTreeMap<u64, Kind>,
     drive: &Drive,
     rule: Rule,
@@ -104,7 +104,7 @@ fn difference(a: u64, b: u64) -> i64 {
 /// some milliseconds. On a fast disk several flushes fall into one tick, on the modelled one none
 /// do. So a block of metadata that is written before some of the store's own flushes is written
 /// before each that has something to flush. How many were added comes along.
-fn at_every_flush(seen: &Seen) -> (Seen, u64) {
+fn at_every_flush(seen: &DiskObservations) -> (DiskObservations, u64) {
     let all = || seen.trace.requests.iter().zip(&seen.made_for);
     let metadata = |(request, made): &(&Traced, &MadeFor)| {
         made.owner == "fs-metadata" && request.op == Op::Write
@@ -119,9 +119,9 @@ fn at_every_flush(seen: &Seen) -> (Seen, u64) {
     let Some(((inode, sectors), _)) = inode.filter(|(_, times)| *times >= LEAST_REPEATED) else {
         return (seen.clone(), 0);
     };
-    let mut full = Seen {
+    let mut full = DiskObservations {
         missing: seen.missing.clone(),
-        ..Seen::default()
+        ..DiskObservations::default()
     };
     let (mut added, mut dirty, mut done) = (0, false, false);
     for (request, made) in all() {
@@ -156,28 +156,32 @@ fn at_every_flush(seen: &Seen) -> (Seen, u64) {
 }
 
 /// As if this owner had made no block requests.
-fn without(seen: &Seen, owner: &str) -> Seen {
+fn without(seen: &DiskObservations, owner: &str) -> DiskObservations {
     let all = seen.trace.requests.iter().zip(&seen.made_for);
     let kept = all.filter(|(_, made)| made.owner != owner);
     let (requests, made_for) = kept.map(|(request, made)| (*request, made.clone())).unzip();
-    Seen {
+    DiskObservations {
         trace: Trace {
             requests,
             missing: seen.trace.missing,
         },
         made_for,
-        ..Seen::default()
+        ..DiskObservations::default()
     }
 }
 
 /// The block requests on the modelled drive.
 struct OnDrive<'a> {
-    seen: &'a Seen,
+    seen: &'a DiskObservations,
     prediction: Prediction,
 }
 
 impl OnDrive<'_> {
-    fn new<'a>(seen: &'a Seen, drive: &Drive, rule: Rule) -> anyhow::Result<OnDrive<'a>> {
+    fn new<'a>(
+        seen: &'a DiskObservations,
+        drive: &Drive,
+        rule: Rule,
+    ) -> anyhow::Result<OnDrive<'a>> {
         Ok(OnDrive {
             prediction: predict::replayed(&seen.trace, drive, rule)?,
             seen,
@@ -267,21 +271,21 @@ mod tests {
         (request, MadeFor { owner, requests })
     }
 
-    fn seen(blocks: Vec<(Traced, MadeFor)>) -> Seen {
+    fn seen(blocks: Vec<(Traced, MadeFor)>) -> DiskObservations {
         let (requests, made_for) = blocks.into_iter().unzip();
-        Seen {
+        DiskObservations {
             trace: Trace {
                 requests,
                 missing: 0,
             },
             made_for,
-            ..Seen::default()
+            ..DiskObservations::default()
         }
     }
 
     /// Puts, each of data and flush, record and flush; the inode is written before the flushes
     /// whose number divides by `every`.
-    fn puts(count: u64, every: u64) -> Seen {
+    fn puts(count: u64, every: u64) -> DiskObservations {
         let (mut blocks, mut flushes) = (Vec::new(), 0);
         for id in 1..=count {
             for sector in [1_000_000 + id * 64, 2048] {
@@ -297,7 +301,7 @@ mod tests {
         seen(blocks)
     }
 
-    fn on_published_drive(seen: &Seen, ids: u64) -> ModelledView {
+    fn on_published_drive(seen: &DiskObservations, ids: u64) -> ModelledView {
         let drive = predict::drive_named(DRIVE).unwrap();
         let kinds = (1..=ids).map(|id| (id, Kind::Put(32_768))).collect();
         modelled((seen, true), &kinds, &drive, Rule::Overlap).unwrap()

@@ -23,7 +23,7 @@ const XFS_MAGIC: i64 = 0x5846_5342;
 
 /// One store to be.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct PlannedStore {
     pub(super) kind: StoreKind,
     /// Device or file.
     pub(super) path: PathBuf,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 /// The places, and what keeps them there. Gone when dropped.
 #[derive(Debug)]
 pub(super) struct Places {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<PlannedStore>,
     lab: Option<Lab>,
     // Removed when dropped.
     _files: Vec<StoreFile>,
@@ -109,7 +109,7 @@ impl Places {
         let places = lab
             .stores()
             .iter()
-            .map(|store| Place {
+            .map(|store| PlannedStore {
                 kind: store.kind,
                 path: store.store_path.clone(),
             })
@@ -136,7 +136,7 @@ impl Places {
             let allowed = "a block device, such as /dev/sdb";
             return Err(argument("--raw", allowed));
         }
-        let mut places = vec![Place {
+        let mut places = vec![PlannedStore {
             kind: StoreKind::Raw,
             path: raw,
         }];
@@ -162,7 +162,7 @@ impl Places {
                 bail!("cannot create {}: it is there already", path.display());
             }
             files.push(StoreFile { path: path.clone() });
-            places.push(Place { kind, path });
+            places.push(PlannedStore { kind, path });
         }
         Ok(Places {
             places,

@@ -34,7 +34,7 @@ impl Plan {
             let allowed = "multiples of 512 up to 65024, each once";
             return Err(argument("--block-size", allowed));
         }
-        let room = Room::of(args)?;
+        let room = SpaceBound::of(args)?;
         let stream = WorkloadArgs::new(&args.workload, args.scale).stream_while(|peak| {
             interrupt.check()?;
             room.check(peak)
@@ -59,19 +59,19 @@ impl Plan {
 
 /// The narrowest of the places of the stores, as a bound before the workload is made: what a store
 /// takes beside its live lumps is known only then.
-enum Room {
+enum SpaceBound {
     /// All images lie here.
     Dir { dir: PathBuf, free: u64 },
     /// A place of one store.
     OfStore { place: String, free: u64 },
 }
 
-impl Room {
-    fn of(args: &CompareArgs) -> anyhow::Result<Room> {
+impl SpaceBound {
+    fn of(args: &CompareArgs) -> anyhow::Result<SpaceBound> {
         if let Some(name) = &args.drive {
             let options = LiveOptions::new(name).sharing(StoreKind::ALL.len())?;
             let bounds = [options.bytes, options.memory_bytes];
-            return Ok(Room::OfStore {
+            return Ok(SpaceBound::OfStore {
                 place: format!("an emulated {name}, which keeps its data in memory,"),
                 free: bounds.into_iter().flatten().min().unwrap_or(u64::MAX),
             });
@@ -79,7 +79,7 @@ impl Room {
         let (Some(raw), Some(ext4), Some(xfs)) = (&args.raw, &args.ext4, &args.xfs) else {
             let dir = args.study.dir.clone().unwrap_or_else(default_dir);
             let free = free_bytes(&dir)?;
-            return Ok(Room::Dir { dir, free });
+            return Ok(SpaceBound::Dir { dir, free });
         };
         let places = [
             (raw, disk_bytes(raw)),
@@ -89,14 +89,14 @@ impl Room {
         let narrowest = places.into_iter().min_by_key(|(_, free)| *free);
         let (path, free) = narrowest.unwrap_or((raw, u64::MAX));
         let place = path.display().to_string();
-        Ok(Room::OfStore { place, free })
+        Ok(SpaceBound::OfStore { place, free })
     }
 
     /// Refuses more live bytes than there is room for.
     fn check(&self, peak: u64) -> anyhow::Result<()> {
         match self {
-            Room::Dir { dir, free } if peak > *free => Err(no_room(dir, peak, *free)),
-            Room::OfStore { place, free } if peak > *free => Err(anyhow!(
+            SpaceBound::Dir { dir, free } if peak > *free => Err(no_room(dir, peak, *free)),
+            SpaceBound::OfStore { place, free } if peak > *free => Err(anyhow!(
                 "each store will take {} MiB or more, and {place} has room for {} MiB. Choose a \
                  smaller --scale",
                 peak.div_ceil(MIB),
@@ -129,7 +129,7 @@ mod tests {
         }
         let words = ["compare", "--drive", "st1000dm003", "--scale", "900"];
         let Command { args } = clap::Parser::parse_from(words);
-        let Room::OfStore { free, .. } = Room::of(&args).unwrap() else {
+        let SpaceBound::OfStore { free, .. } = SpaceBound::of(&args).unwrap() else {
             panic!("an emulated drive is a place of one store");
         };
         assert!((MIB..1 << 40).contains(&free), "{free}");
@@ -144,7 +144,7 @@ mod tests {
             xfs: Some(dir.path().to_owned()),
             ..args
         };
-        let room = Room::of(&own).unwrap();
+        let room = SpaceBound::of(&own).unwrap();
         room.check(5 * MIB).unwrap();
         let why = room.check(5 * MIB + 1).unwrap_err().to_string();
         let named = format!(

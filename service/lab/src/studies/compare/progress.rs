@@ -15,7 +15,7 @@ pub(super) struct Progress {
 }
 
 /// One step; its bar is gone when this is dropped.
-pub(super) struct Step {
+pub(super) struct ProgressStep {
     bar: Option<ProgressBar>,
 }
 
@@ -27,21 +27,21 @@ impl Progress {
     }
 
     /// A step of unknown length.
-    pub(super) fn step(&self, what: &str) -> Step {
+    pub(super) fn step(&self, what: &str) -> ProgressStep {
         if !self.terminal {
             tell(what);
-            return Step { bar: None };
+            return ProgressStep { bar: None };
         }
         let bar = ProgressBar::new_spinner().with_message(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Step { bar: Some(bar) }
+        ProgressStep { bar: Some(bar) }
     }
 
     /// A step of so many commands.
-    pub(super) fn commands(&self, what: &str, length: usize) -> Step {
+    pub(super) fn commands(&self, what: &str, length: usize) -> ProgressStep {
         if !self.terminal {
             tell(what);
-            return Step { bar: None };
+            return ProgressStep { bar: None };
         }
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         let bar = ProgressBar::new(length).with_message(what.to_owned());
@@ -49,11 +49,11 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Step { bar: Some(bar) }
+        ProgressStep { bar: Some(bar) }
     }
 }
 
-impl Step {
+impl ProgressStep {
     /// Shows the counter until dropped.
     pub(super) async fn follow(&self, finished: Arc<AtomicU64>) -> Infallible {
         loop {
@@ -65,7 +65,7 @@ impl Step {
     }
 }
 
-impl Drop for Step {
+impl Drop for ProgressStep {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

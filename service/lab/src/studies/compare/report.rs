@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::args::CompareArgs;
 use super::modelled::ModelledView;
 use super::plan::Plan;
-use super::watch::Seen;
+use super::watch::DiskObservations;
 use crate::disks::{EmulatedView, StoreKind};
 use crate::experiment::report::Curve;
 use crate::human;
@@ -102,7 +102,7 @@ pub struct ForReport {
     /// Latencies of each kind of command.
     pub curves: Vec<Curve>,
     /// Single block requests; absent: they were not seen.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<DiskObservations>,
     /// The kernel's description of the disk.
     pub disk: String,
 }

@@ -36,7 +36,7 @@ const GROUPS: [&str; 8] = [
 
 /// Observations of one disk.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct DiskObservations {
     /// The block requests by owner: nanoseconds since the first, first byte on the disk.
     pub(super) groups: Vec<Dots>,
     /// All block requests, as a trace. Those of the store and its requests are its own.
@@ -59,7 +59,7 @@ pub(super) struct MadeFor {
 pub(super) use lumpscope_observer::OWNERS;
 
 /// Looks on until it is asked what it saw. Dropped, it ends.
-pub(super) struct Watch {
+pub(super) struct TraceWatch {
     reader: JoinHandle<()>,
     lines: Arc<Mutex<Lines>>,
     replies: watch::Receiver<u64>,
@@ -71,9 +71,9 @@ struct Lines {
     missing: String,
 }
 
-impl Watch {
+impl TraceWatch {
     /// Begins. What completes after this returns is seen.
-    pub(super) async fn start(server: &str, store: &str) -> Result<Watch, String> {
+    pub(super) async fn start(server: &str, store: &str) -> Result<TraceWatch, String> {
         let client = ObserveClient::connect(server.to_owned()).await;
         let mut client = client
             .map_err(|error| error.to_string())?
@@ -92,7 +92,7 @@ impl Watch {
         let lines = Arc::new(Mutex::new(Lines::default()));
         let (replied, replies) = watch::channel(0);
         let reader = tokio::spawn(read(stream, Arc::clone(&lines), replied));
-        Ok(Watch {
+        Ok(TraceWatch {
             reader,
             lines,
             replies,
@@ -100,7 +100,7 @@ impl Watch {
     }
 
     /// Ends, when what has completed is known.
-    pub(super) async fn finish(mut self) -> Seen {
+    pub(super) async fn finish(mut self) -> DiskObservations {
         let enough = *self.replies.borrow() + LAST_REPLIES;
         let last = self.replies.wait_for(|seen| *seen >= enough);
         let in_time = matches!(tokio::time::timeout(PATIENCE, last).await, Ok(Ok(_)));
@@ -109,11 +109,11 @@ impl Watch {
         if !in_time && lines.missing.is_empty() {
             lines.missing = "the service did not hand out the last ones in time".to_owned();
         }
-        Seen::of(lines)
+        DiskObservations::of(lines)
     }
 }
 
-impl Drop for Watch {
+impl Drop for TraceWatch {
     fn drop(&mut self) {
         self.reader.abort();
     }
@@ -156,8 +156,8 @@ impl Lines {
     }
 }
 
-impl Seen {
-    fn of(lines: Lines) -> Seen {
+impl DiskObservations {
+    fn of(lines: Lines) -> DiskObservations {
         let mut requests: Vec<(Traced, MadeFor)> = lines
             .blocks
             .iter()
@@ -181,7 +181,7 @@ impl Seen {
                 groups[group(block)].push((after, byte));
             }
         }
-        Seen {
+        DiskObservations {
             groups: std::iter::zip(GROUPS, groups)
                 .filter(|(_, points)| !points.is_empty())
                 .map(|(name, points)| Dots::of(name, points))
@@ -267,7 +267,7 @@ mod tests {
             ],
             ..TraceResponse::default()
         });
-        let seen = Seen::of(lines);
+        let seen = DiskObservations::of(lines);
         let names: Vec<&str> = seen.groups.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(
             names,
@@ -289,6 +289,6 @@ mod tests {
             dropped: 7,
             ..TraceResponse::default()
         });
-        assert_eq!(Seen::of(lines).missing, "7 that came too fast");
+        assert_eq!(DiskObservations::of(lines).missing, "7 that came too fast");
     }
 }

@@ -28,7 +28,7 @@ const TAIL_GOAL: f64 = 1.2;
 
 /// Runs that belong together in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Setting {
+pub(super) enum RunGroup {
     /// Puts and gets of one size and depth.
     Plain { size: u64, depth: usize },
     /// The slowest synced puts.
@@ -64,7 +64,7 @@ impl Run {
 
 /// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct EngineOutcome {
     pub(super) put: Option<Measured>,
     pub(super) get: Option<Measured>,
     /// How the puts came to their promise, where the engine says it.
@@ -85,7 +85,7 @@ enum Metric {
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
     pub(super) name: String,
-    pub(super) setting: Setting,
+    pub(super) setting: RunGroup,
     pub(super) unit: Unit,
     pub(super) ours: Run,
     pub(super) peer: Run,
@@ -95,7 +95,7 @@ pub(super) struct Figure {
 
 impl Figure {
     fn new(
-        setting: Setting,
+        setting: RunGroup,
         what: &str,
         against: &str,
         runs: (Run, Run),
@@ -114,12 +114,15 @@ impl Figure {
     }
 
     /// The two numbers of a round; `None`: it was not measured.
-    pub(super) fn values(&self, outcomes: &BTreeMap<Run, Outcome>) -> (Option<f64>, Option<f64>) {
+    pub(super) fn values(
+        &self,
+        outcomes: &BTreeMap<Run, EngineOutcome>,
+    ) -> (Option<f64>, Option<f64>) {
         let value = |run| self.value(outcomes.get(run)?).filter(|value| *value > 0.0);
         (value(&self.ours), value(&self.peer))
     }
 
-    fn value(&self, outcome: &Outcome) -> Option<f64> {
+    fn value(&self, outcome: &EngineOutcome) -> Option<f64> {
         let rate = |measured: Option<Measured>| -> Option<f64> {
             let measured = measured?;
             match self.unit {
@@ -142,10 +145,10 @@ impl Figure {
     }
 }
 
-impl Setting {
+impl RunGroup {
     pub(super) fn name(self) -> String {
         match self {
-            Setting::Plain { size, depth } => {
+            RunGroup::Plain { size, depth } => {
                 let size = if size < MIB {
                     format!("{} KiB", size >> 10)
                 } else {
@@ -153,25 +156,25 @@ impl Setting {
                 };
                 format!("{size}, depth {depth}:")
             }
-            Setting::Tail => format!("1 MiB, depth {TAIL_DEPTH}:"),
-            Setting::Slow => "5 ms disk, 8 gets at a time:".to_owned(),
+            RunGroup::Tail => format!("1 MiB, depth {TAIL_DEPTH}:"),
+            RunGroup::Slow => "5 ms disk, 8 gets at a time:".to_owned(),
         }
     }
 
     /// Bytes of a lump.
     pub(super) fn size(self) -> u64 {
         match self {
-            Setting::Plain { size, .. } => size,
-            Setting::Tail => MIB,
-            Setting::Slow => SIZES[0],
+            RunGroup::Plain { size, .. } => size,
+            RunGroup::Tail => MIB,
+            RunGroup::Slow => SIZES[0],
         }
     }
 
     fn unit(self) -> Unit {
         match self {
-            Setting::Plain { size, .. } if size >= 256 << 10 => Unit::BytesPerSecond,
-            Setting::Plain { .. } | Setting::Slow => Unit::PerSecond,
-            Setting::Tail => Unit::Nanoseconds,
+            RunGroup::Plain { size, .. } if size >= 256 << 10 => Unit::BytesPerSecond,
+            RunGroup::Plain { .. } | RunGroup::Slow => Unit::PerSecond,
+            RunGroup::Tail => Unit::Nanoseconds,
         }
     }
 }
@@ -195,7 +198,7 @@ fn all() -> Vec<Figure> {
     }
     let synced = Promise::Synced;
     figures.push(Figure::new(
-        Setting::Tail,
+        RunGroup::Tail,
         "99.9 % of synced puts",
         "fio",
         (Run::Ours(synced), Run::FioDurable),
@@ -203,7 +206,7 @@ fn all() -> Vec<Figure> {
         Some(TAIL_GOAL),
     ));
     figures.push(Figure::new(
-        Setting::Slow,
+        RunGroup::Slow,
         "get",
         "cannyls",
         (Run::Ours(synced), Run::Cannyls(synced)),
@@ -214,7 +217,7 @@ fn all() -> Vec<Figure> {
 }
 
 fn against_fio(size: u64, depth: usize) -> [Figure; 3] {
-    let setting = Setting::Plain { size, depth };
+    let setting = RunGroup::Plain { size, depth };
     let goal = (size == MIB && depth == 8).then_some(FIO_GOAL);
     let figure = |what, promise, peer, metric, goal| {
         Figure::new(
@@ -235,7 +238,7 @@ fn against_fio(size: u64, depth: usize) -> [Figure; 3] {
 }
 
 fn against_cannyls(size: u64, depth: usize) -> [Figure; 6] {
-    let setting = Setting::Plain { size, depth };
+    let setting = RunGroup::Plain { size, depth };
     let goal = (depth == 1).then_some(CANNYLS_GOAL);
     let figure = |what, against, ours, peer, metric, goal| {
         let runs = (Run::Ours(ours), Run::Cannyls(peer));
@@ -269,8 +272,8 @@ fn against_cannyls(size: u64, depth: usize) -> [Figure; 6] {
 }
 
 /// Runs that the chosen figures need: settings in order, and the runs of each.
-pub(super) fn needed(figures: &[Figure]) -> BTreeMap<Setting, BTreeSet<Run>> {
-    let mut needed: BTreeMap<Setting, BTreeSet<Run>> = BTreeMap::new();
+pub(super) fn needed(figures: &[Figure]) -> BTreeMap<RunGroup, BTreeSet<Run>> {
+    let mut needed: BTreeMap<RunGroup, BTreeSet<Run>> = BTreeMap::new();
     for figure in figures {
         let runs = needed.entry(figure.setting).or_default();
         runs.extend([figure.ours, figure.peer]);
@@ -296,7 +299,7 @@ mod tests {
         assert_eq!((with_goal(SLOW_GOAL), with_goal(TAIL_GOAL)), (1, 1));
         let one = chosen(Some("1 MiB, depth 8: get / fio"));
         assert_eq!(one.len(), 1);
-        let runs = &needed(&one)[&Setting::Plain {
+        let runs = &needed(&one)[&RunGroup::Plain {
             size: MIB,
             depth: 8,
         }];

@@ -31,11 +31,11 @@ use crate::experiment::{self, StudyArgs};
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::{Load, Promise};
 use crate::process::Interrupt;
-use figures::{Figure, Outcome, Run, Setting, TAIL_DEPTH};
+use figures::{EngineOutcome, Figure, Run, RunGroup, TAIL_DEPTH};
 use lumpscope_units::tell;
 pub(crate) use peer::Peer;
-use report::{Data, Round};
-use target::Target;
+use report::{EngineRuns, Round};
+use target::BenchTarget;
 
 /// Share of the target that lumps may fill: the rest is journal, checksums, padding.
 const FILL: (u64, u64) = (7, 8);
@@ -85,8 +85,8 @@ pub fn run(args: &EngineBenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// All that the runs need.
-struct Bench {
-    target: Target,
+struct EngineBench {
+    target: BenchTarget,
     fio: Result<Fio, String>,
     peer: Result<Peer, String>,
     seconds: Duration,
@@ -96,22 +96,22 @@ struct Bench {
     backend: Option<String>,
 }
 
-fn measure(args: &EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+fn measure(args: &EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, EngineRuns)> {
     let figures = figures::chosen(args.only.as_deref());
     check(args, &figures)?;
     tell(&format!("writing {} once", human::bytes(args.capacity)));
     let target = match &args.device {
-        Some(device) => Target::on_device(device, args.capacity, interrupt)?,
+        Some(device) => BenchTarget::on_device(device, args.capacity, interrupt)?,
         None => {
             let dir = args
                 .study
                 .dir
                 .clone()
                 .unwrap_or_else(crate::disks::default_dir);
-            Target::in_dir(&dir, args.capacity, interrupt)?
+            BenchTarget::in_dir(&dir, args.capacity, interrupt)?
         }
     };
-    let mut bench = Bench {
+    let mut bench = EngineBench {
         target,
         fio: Fio::find(),
         peer: Peer::find(args.cannyls_peer.as_deref()),
@@ -153,7 +153,7 @@ fn measure(args: &EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<(Rep
         .iter()
         .map(|why| format!("FAILED, left out: {why}"));
     report.findings.differs.extend(failures);
-    let data = Data {
+    let data = EngineRuns {
         failures: bench.failures,
         runs: report::runs(&rounds),
     };
@@ -177,7 +177,7 @@ fn check(args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Bench {
+impl EngineBench {
     fn rounds(&mut self, args: &EngineBenchArgs, figures: &[Figure]) -> anyhow::Result<Vec<Round>> {
         let needed = figures::needed(figures);
         let mut rounds = Vec::new();
@@ -201,7 +201,7 @@ impl Bench {
     }
 
     /// `None`: the peer is missing or failed.
-    fn outcome(&mut self, setting: Setting, run: Run) -> anyhow::Result<Option<Outcome>> {
+    fn outcome(&mut self, setting: RunGroup, run: Run) -> anyhow::Result<Option<EngineOutcome>> {
         self.interrupt.check()?;
         let outcome = match run {
             Run::Ours(promise) => {
@@ -226,14 +226,14 @@ impl Bench {
     }
 
     /// The load of a setting. Only `Slow` has one of its own.
-    fn load(&self, setting: Setting, promise: Promise) -> Load {
+    fn load(&self, setting: RunGroup, promise: Promise) -> Load {
         let size = setting.size();
         let room = self.target.capacity() / FILL.1 * FILL.0 / (size.next_multiple_of(4096) + 4096);
         let (depth, time, count, distinct) = match setting {
-            Setting::Plain { depth, .. } => (depth, self.seconds, room, room),
+            RunGroup::Plain { depth, .. } => (depth, self.seconds, room, room),
             // Overwritten lumps keep their blocks for a while.
-            Setting::Tail => (TAIL_DEPTH, self.seconds * TAIL_LENGTH, u64::MAX, room / 2),
-            Setting::Slow => (8, self.seconds, room, room),
+            RunGroup::Tail => (TAIL_DEPTH, self.seconds * TAIL_LENGTH, u64::MAX, room / 2),
+            RunGroup::Slow => (8, self.seconds, room, room),
         };
         Load {
             size,
@@ -249,7 +249,7 @@ impl Bench {
     fn slow(&self) -> SlowLoad {
         SlowLoad {
             latency_us: 5000,
-            size: Setting::Slow.size(),
+            size: RunGroup::Slow.size(),
             lumps: 256.min(self.count),
             depth: 8,
             milliseconds: u64::try_from(self.seconds.as_millis())
@@ -258,11 +258,11 @@ impl Bench {
         }
     }
 
-    fn ours(&mut self, setting: Setting, promise: Promise) -> anyhow::Result<Outcome> {
-        if setting == Setting::Slow {
-            return Ok(Outcome {
+    fn ours(&mut self, setting: RunGroup, promise: Promise) -> anyhow::Result<EngineOutcome> {
+        if setting == RunGroup::Slow {
+            return Ok(EngineOutcome {
                 get: Some(slow::gets(&self.slow(), &self.interrupt)?),
-                ..Outcome::default()
+                ..EngineOutcome::default()
             });
         }
         let load = self.load(setting, promise);
@@ -270,21 +270,21 @@ impl Bench {
         self.backend = Some(store.info().backend.name().to_owned());
         let put = ours::puts(&store, &load, &self.interrupt)?;
         let get = match setting {
-            Setting::Plain { .. } => {
+            RunGroup::Plain { .. } => {
                 let lumps = put.requests.min(load.distinct);
                 Some(ours::gets(&store, &load, lumps, &self.interrupt)?)
             }
-            Setting::Tail | Setting::Slow => None,
+            RunGroup::Tail | RunGroup::Slow => None,
         };
         store.close()?;
-        Ok(Outcome {
+        Ok(EngineOutcome {
             put: Some(put),
             get,
-            ..Outcome::default()
+            ..EngineOutcome::default()
         })
     }
 
-    fn fio(&self, setting: Setting, kind: JobKind) -> anyhow::Result<Option<Outcome>> {
+    fn fio(&self, setting: RunGroup, kind: JobKind) -> anyhow::Result<Option<EngineOutcome>> {
         let Ok(fio) = &self.fio else {
             return Ok(None);
         };
@@ -302,18 +302,22 @@ impl Bench {
             JobKind::Read => (None, result),
             _ => (result, None),
         };
-        Ok(Some(Outcome {
+        Ok(Some(EngineOutcome {
             put,
             get,
-            ..Outcome::default()
+            ..EngineOutcome::default()
         }))
     }
 
-    fn cannyls(&self, setting: Setting, promise: Promise) -> anyhow::Result<Option<Outcome>> {
+    fn cannyls(
+        &self,
+        setting: RunGroup,
+        promise: Promise,
+    ) -> anyhow::Result<Option<EngineOutcome>> {
         let Ok(peer) = &self.peer else {
             return Ok(None);
         };
-        let report = if setting == Setting::Slow {
+        let report = if setting == RunGroup::Slow {
             peer.slow(&self.slow(), &self.interrupt)?
         } else {
             let load = self.load(setting, promise);
@@ -321,7 +325,7 @@ impl Bench {
             let gets = promise != Promise::Buffered;
             peer.file(path, capacity, &load, gets, &self.interrupt)?
         };
-        Ok(Some(Outcome {
+        Ok(Some(EngineOutcome {
             put: report.put,
             get: report.get,
             durability: Some(report.durability),

@@ -11,25 +11,25 @@ use crate::load::{Engine, Load, Measured, Meter, Promise};
 use crate::process::Interrupt;
 
 /// One request that has ended.
-struct Ended {
+struct CompletedRequest {
     begin: Instant,
     end: Instant,
     result: Result<u64, Error>,
 }
 
 /// Tells the measuring thread that a request has ended.
-struct Done {
+struct CompletionSender {
     begin: Instant,
-    ended: Sender<Ended>,
+    ended: Sender<CompletedRequest>,
 }
 
-impl Done {
+impl CompletionSender {
     /// To be called by the engine; the time of the call counts.
     fn tell(self, result: Result<u64, Error>) {
         let end = Instant::now();
         let (begin, ended) = (self.begin, self.ended);
         // Nobody listens any more when the run has failed.
-        let _ = ended.send(Ended { begin, end, result });
+        let _ = ended.send(CompletedRequest { begin, end, result });
     }
 }
 
@@ -38,8 +38,8 @@ struct Window<'a> {
     store: &'a Store,
     load: &'a Load,
     in_flight: usize,
-    sender: Sender<Ended>,
-    ended: Receiver<Ended>,
+    sender: Sender<CompletedRequest>,
+    ended: Receiver<CompletedRequest>,
 }
 
 impl<'a> Window<'a> {
@@ -58,13 +58,13 @@ impl<'a> Window<'a> {
     fn submit(
         &mut self,
         meter: &mut Meter,
-        submit: impl FnOnce(&Store, Done) -> Result<(), Error>,
+        submit: impl FnOnce(&Store, CompletionSender) -> Result<(), Error>,
     ) -> anyhow::Result<()> {
         while self.in_flight >= self.load.depth.max(1) {
             self.take_one(meter)?;
         }
         self.in_flight += 1;
-        let done = Done {
+        let done = CompletionSender {
             begin: Instant::now(),
             ended: self.sender.clone(),
         };
@@ -74,7 +74,7 @@ impl<'a> Window<'a> {
 
     fn take_one(&mut self, meter: &mut Meter) -> anyhow::Result<()> {
         // The window holds a sender, so the channel is never closed.
-        let Ok(Ended { begin, end, result }) = self.ended.recv() else {
+        let Ok(CompletedRequest { begin, end, result }) = self.ended.recv() else {
             return Ok(());
         };
         self.in_flight -= 1;

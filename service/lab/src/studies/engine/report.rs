@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::figures::{Figure, Outcome, Run, Setting};
+use super::figures::{EngineOutcome, Figure, Run, RunGroup};
 use crate::experiment::report::{Report, Table};
 
 /// The comparison, and where it is unequal.
@@ -37,19 +37,19 @@ pub(super) struct RunView {
     pub(super) round: usize,
     pub(super) setting: String,
     pub(super) run: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: EngineOutcome,
 }
 
 /// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Data {
+pub(super) struct EngineRuns {
     /// Runs of peers that failed, and why.
     pub(super) failures: BTreeSet<String>,
     pub(super) runs: Vec<RunView>,
 }
 
 /// Results of one round.
-pub(super) type Round = BTreeMap<Setting, BTreeMap<Run, Outcome>>;
+pub(super) type Round = BTreeMap<RunGroup, BTreeMap<Run, EngineOutcome>>;
 
 /// One row for each figure.
 pub(super) fn report(figures: &[Figure], rounds: &[Round]) -> Report {

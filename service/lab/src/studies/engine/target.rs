@@ -21,7 +21,7 @@ const CHUNK: u64 = 4 << 20;
 
 /// A file without a name, which is gone when this process is, or a device that was empty.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct BenchTarget {
     path: PathBuf,
     file: File,
     capacity: u64,
@@ -29,21 +29,21 @@ pub(super) struct Target {
     scratch: Option<File>,
 }
 
-impl Target {
+impl BenchTarget {
     /// Makes a file of `capacity` bytes in a directory and writes all of it once, so that no engine
     /// pays for the file system's first allocation.
     pub(super) fn in_dir(
         dir: &Path,
         capacity: u64,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Target> {
+    ) -> anyhow::Result<BenchTarget> {
         let free = free_bytes(dir)?;
         if capacity + capacity / 16 > free {
             return Err(no_room(dir, capacity, free));
         }
         let new = || tempfile::tempfile_in(dir).map_err(cannot("make a file in", dir));
         let file = new()?;
-        let target = Target {
+        let target = BenchTarget {
             path: proc_path(&file),
             file,
             capacity,
@@ -58,7 +58,7 @@ impl Target {
         path: &Path,
         capacity: u64,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Target> {
+    ) -> anyhow::Result<BenchTarget> {
         let failed = |what| cannot(what, path);
         let kind = std::fs::metadata(path)
             .map_err(failed("look at"))?
@@ -78,7 +78,7 @@ impl Target {
             .map_err(failed("open"))?;
         let size = rustix::fs::seek(&file, SeekFrom::End(0))
             .map_err(|errno| failed("find the size of")(errno.into()))?;
-        let target = Target {
+        let target = BenchTarget {
             path: path.to_owned(),
             file,
             capacity: capacity.min(size),
@@ -166,7 +166,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for BenchTarget {
     fn drop(&mut self) {
         if self.scratch.is_none()
             && let Err(error) = erase(&self.file, self.capacity)

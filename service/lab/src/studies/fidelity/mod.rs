@@ -24,7 +24,7 @@ use crate::experiment;
 use crate::experiment::report::Report;
 use crate::process::Interrupt;
 use lumpscope_units::tell;
-use report::Data;
+use report::FidelityTrials;
 use trial::Trial;
 
 /// Measures and prints. `exe` is the `lumpscope` program, a process of which becomes the disk.
@@ -43,7 +43,7 @@ fn measure(
     args: &FidelityArgs,
     exe: &Path,
     interrupt: &Interrupt,
-) -> anyhow::Result<(Report, Data)> {
+) -> anyhow::Result<(Report, FidelityTrials)> {
     let patterns = args.patterns()?;
     let drive = LiveOptions::new(&args.drive).drive()?;
     let mut trials: Vec<Trial> = Vec::new();
@@ -60,5 +60,5 @@ fn measure(
     let mut report = report::report(&patterns, &trials);
     report.fact("Emulated drive", &*drive.title);
     report.fact("Rounds", args.rounds.to_string());
-    Ok((report, Data { trials }))
+    Ok((report, FidelityTrials { trials }))
 }

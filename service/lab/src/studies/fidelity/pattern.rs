@@ -26,12 +26,12 @@ pub(super) struct Pattern {
     pub(super) length: u64,
     /// Reads or writes.
     count: usize,
-    place: Place,
-    disk: Setting,
+    place: DiskZone,
+    disk: DriveMode,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum DiskZone {
     /// From the first sector on; each begins so many bytes behind the begin of the one before.
     Outer { step: u64 },
     /// In a row up to the last sector.
@@ -42,7 +42,7 @@ enum Place {
 
 /// How the drive is set.
 #[derive(Debug, Clone, Copy)]
-enum Setting {
+enum DriveMode {
     WriteBack,
     WriteThrough,
     Overlap,
@@ -55,13 +55,13 @@ const READ: Pattern = Pattern {
     flushes: false,
     length: LARGEST,
     count: 256,
-    place: Place::Outer { step: LARGEST },
-    disk: Setting::WriteBack,
+    place: DiskZone::Outer { step: LARGEST },
+    disk: DriveMode::WriteBack,
 };
 const WRITE: Pattern = Pattern {
     writes: true,
     length: 256 * KIB,
-    place: Place::Outer { step: 256 * KIB },
+    place: DiskZone::Outer { step: 256 * KIB },
     ..READ
 };
 
@@ -77,7 +77,7 @@ pub(super) const PATTERNS: [Pattern; 9] = [
         name: "read-inside",
         title: "512 KiB reads in a row up to the last sector",
         count: 250,
-        place: Place::Inner,
+        place: DiskZone::Inner,
         ..READ
     },
     Pattern {
@@ -85,14 +85,14 @@ pub(super) const PATTERNS: [Pattern; 9] = [
         title: "4 KiB reads anywhere",
         length: 4 * KIB,
         count: 150,
-        place: Place::Within(u64::MAX),
+        place: DiskZone::Within(u64::MAX),
         ..READ
     },
     Pattern {
         name: "read-512k-near",
         title: "512 KiB reads anywhere in 25 GiB",
         count: 150,
-        place: Place::Within(25 * GIB),
+        place: DiskZone::Within(25 * GIB),
         ..READ
     },
     Pattern {
@@ -106,14 +106,14 @@ pub(super) const PATTERNS: [Pattern; 9] = [
         title: "4 KiB writes anywhere, into the cache",
         length: 4 * KIB,
         count: 1000,
-        place: Place::Within(u64::MAX),
+        place: DiskZone::Within(u64::MAX),
         ..WRITE
     },
     Pattern {
         name: "write-through",
         title: "256 KiB writes in a row, written through",
         count: 120,
-        disk: Setting::WriteThrough,
+        disk: DriveMode::WriteThrough,
         ..WRITE
     },
     Pattern {
@@ -121,8 +121,8 @@ pub(super) const PATTERNS: [Pattern; 9] = [
         title: "260 KiB writes that rewrite 3.5 KiB of the one before, with the overlap rule",
         length: 520 * SECTOR,
         count: 600,
-        place: Place::Outer { step: 513 * SECTOR },
-        disk: Setting::Overlap,
+        place: DiskZone::Outer { step: 513 * SECTOR },
+        disk: DriveMode::Overlap,
         ..WRITE
     },
     Pattern {
@@ -131,7 +131,7 @@ pub(super) const PATTERNS: [Pattern; 9] = [
         length: 4 * KIB,
         count: 240,
         flushes: true,
-        place: Place::Within(u64::MAX),
+        place: DiskZone::Within(u64::MAX),
         ..WRITE
     },
 ];
@@ -142,9 +142,9 @@ impl Pattern {
         let policy = Policy::default();
         LiveOptions {
             policy: match self.disk {
-                Setting::WriteBack => policy,
-                Setting::WriteThrough => policy.write_through(),
-                Setting::Overlap => policy.with_overlap(),
+                DriveMode::WriteBack => policy,
+                DriveMode::WriteThrough => policy.write_through(),
+                DriveMode::Overlap => policy.with_overlap(),
             },
             memory_bytes: Some(MEMORY),
             ..LiveOptions::new(drive)
@@ -157,9 +157,9 @@ impl Pattern {
         let places = (bytes / self.length).max(1);
         let mut random = fastrand::Rng::with_seed(1);
         let offset = |number: u64| match self.place {
-            Place::Outer { step } => number * step,
-            Place::Inner => (places.saturating_sub(count as u64) + number) * self.length,
-            Place::Within(within) => {
+            DiskZone::Outer { step } => number * step,
+            DiskZone::Inner => (places.saturating_sub(count as u64) + number) * self.length,
+            DiskZone::Within(within) => {
                 random.u64(0..(within / self.length).clamp(1, places)) * self.length
             }
         };

@@ -29,7 +29,7 @@ const NOTES: [&str; 4] = [
 
 /// The data behind the figures.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Data {
+pub(super) struct FidelityTrials {
     pub(super) trials: Vec<Trial>,
 }
 

@@ -64,7 +64,7 @@ fn unnamed(dir: &Path) -> anyhow::Result<(File, PathBuf)> {
 /// Speed of the disk: 8 transfers of 1 MiB at a time, direct, at random places of a file that has
 /// been written before.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Disk {
+pub(crate) struct DiskSpeed {
     pub(crate) dir: PathBuf,
     /// Type of its file system, as `tmpfs` or `ext4`.
     pub(crate) file_system: String,
@@ -72,9 +72,9 @@ pub(crate) struct Disk {
     pub(crate) read_bytes_per_second: f64,
 }
 
-impl Disk {
+impl DiskSpeed {
     /// Measures the disk of a directory, which must have room for a store of so many bytes.
-    pub(crate) fn measure(dir: &Path, bytes: u64) -> anyhow::Result<Disk> {
+    pub(crate) fn measure(dir: &Path, bytes: u64) -> anyhow::Result<DiskSpeed> {
         let needed = bytes + SIZE;
         if free_bytes(dir)? < needed + needed / 16 {
             bail!(
@@ -102,7 +102,7 @@ impl Disk {
             direct.write_all_at(&block, offset).map_err(failed())?;
         }
         let speed = |write| transfers(&direct, write).map_err(failed());
-        Ok(Disk {
+        Ok(DiskSpeed {
             dir: dir.to_owned(),
             file_system: file_system(dir),
             write_bytes_per_second: speed(true)?,

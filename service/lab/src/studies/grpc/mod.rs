@@ -29,11 +29,11 @@ use crate::experiment;
 use crate::experiment::report::{Report, Unit, disk as disk_of};
 use crate::load::grpc::{Call, Clients, Length, Room, Setting, content, runtime};
 use crate::process::Interrupt;
-use disk::{Disk, StoreFile};
+use disk::{DiskSpeed, StoreFile};
 use lumpscope_units::tell;
 use memory::MemoryView;
 use pair::Pair;
-use report::{Data, RunPair};
+use report::{GrpcRuns, RunPair};
 use resets::ResetsView;
 
 /// Connections of the setting that has most.
@@ -61,19 +61,19 @@ fn measure(
     exe: &Path,
     transport: Transport,
     interrupt: &Interrupt,
-) -> anyhow::Result<(Report, Data)> {
+) -> anyhow::Result<(Report, GrpcRuns)> {
     let settings = chosen(args)?;
     content::prepare();
     let dir = &args.study.dir.clone().unwrap_or_else(default_dir);
     tell(&format!("measuring the disk of {}", dir.display()));
-    let disk = Disk::measure(dir, args.capacity.max(memory::STORE_BYTES))?;
+    let disk = DiskSpeed::measure(dir, args.capacity.max(memory::STORE_BYTES))?;
     tell(&format!(
         "making a store of {}",
         human::bytes(args.capacity)
     ));
     let store = StoreFile::make(exe, dir, args.capacity, interrupt)?;
     let runtime = runtime()?;
-    let bench = Bench {
+    let bench = GrpcBench {
         args,
         exe,
         dir,
@@ -84,7 +84,7 @@ fn measure(
     // The future runs on this thread, to which the children are tied.
     let (runs, resets) = runtime.block_on(bench.rounds(&settings))?;
     let memory = runtime.block_on(bench.memory())?;
-    let data = Data {
+    let data = GrpcRuns {
         disk,
         transport,
         memory,
@@ -96,7 +96,7 @@ fn measure(
     Ok((report, data))
 }
 
-fn facts(report: &mut Report, args: &GrpcBenchArgs, data: &Data) {
+fn facts(report: &mut Report, args: &GrpcBenchArgs, data: &GrpcRuns) {
     let (disk, speed) = (&data.disk, |value| Unit::BytesPerSecond.text(value));
     let store = format!(
         "{} in {} ({}), which alone writes {} and reads {} (8 x 1 MiB in flight)",
@@ -142,7 +142,7 @@ fn wanted(args: &GrpcBenchArgs, name: &str) -> bool {
 }
 
 /// All that the runs need.
-struct Bench<'a> {
+struct GrpcBench<'a> {
     args: &'a GrpcBenchArgs,
     exe: &'a Path,
     dir: &'a Path,
@@ -151,7 +151,7 @@ struct Bench<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Bench<'_> {
+impl GrpcBench<'_> {
     async fn rounds(
         &self,
         settings: &[Setting],

@@ -64,7 +64,7 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> anyhow::Result<ExitCode
             .http2_keepalive_interval(Some(KEEPALIVE.0))
             .http2_keepalive_timeout(Some(KEEPALIVE.1))
             .add_service(
-                LumpStoreServer::new(Peer {
+                LumpStoreServer::new(PeerService {
                     works: args.working,
                 })
                 .max_decoding_message_size(transport.max_message),
@@ -79,7 +79,7 @@ pub fn serve(args: &GrpcPeerArgs, default: Transport) -> anyhow::Result<ExitCode
 /// How it is called in messages.
 pub(super) const PEER: &str = "the peer";
 
-struct Peer {
+struct PeerService {
     works: bool,
 }
 
@@ -128,7 +128,7 @@ fn id_of(id: Option<&v1::LumpId>) -> Result<u64, Status> {
 }
 
 #[tonic::async_trait]
-impl LumpStore for Peer {
+impl LumpStore for PeerService {
     async fn put(
         &self,
         request: Request<Streaming<v1::PutRequest>>,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::args::Transport;
-use super::disk::Disk;
+use super::disk::DiskSpeed;
 use super::memory::GOAL_BYTES;
 use super::memory::MemoryView;
 use super::resets::ResetsView;
@@ -84,8 +84,8 @@ impl RunPair {
 
 /// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Data {
-    pub(super) disk: Disk,
+pub(super) struct GrpcRuns {
+    pub(super) disk: DiskSpeed,
     pub(super) transport: Transport,
     pub(super) memory: Option<MemoryView>,
     pub(super) resets: Option<ResetsView>,
@@ -129,7 +129,7 @@ fn ratios(runs: &[RunPair], working_peer: bool) -> Table {
 }
 
 /// The report: speed, and what is promised beside it.
-pub(super) fn report(data: &Data, working_peer: bool) -> Report {
+pub(super) fn report(data: &GrpcRuns, working_peer: bool) -> Report {
     let mut report = Report::new(match working_peer {
         true => "The service through gRPC, beside one that works in memory",
         false => "The service through gRPC, beside one that stores nothing",
@@ -196,7 +196,7 @@ pub(super) fn report(data: &Data, working_peer: bool) -> Report {
 }
 
 /// Remark for a disk that is hardly faster than the peer.
-fn doubt(data: &Data) -> Option<String> {
+fn doubt(data: &GrpcRuns) -> Option<String> {
     let peers = data
         .runs
         .iter()

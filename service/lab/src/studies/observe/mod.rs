@@ -31,7 +31,7 @@ use crate::process::Interrupt;
 use crate::studies::grpc::Transport;
 use crate::studies::grpc::disk::StoreFile;
 use lumpscope_units::tell;
-use report::Run;
+use report::MeasuredRun;
 use sectors::Sectors;
 
 /// MiB of the store of lumps of 1 MiB.
@@ -50,7 +50,7 @@ const PARTS: [&str; 2] = ["objects", "sectors"];
 pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
     experiment::run(&args.study.output, |interrupt| {
         check(args)?;
-        let bench = Bench {
+        let bench = ObserveBench {
             args,
             exe,
             transport,
@@ -62,8 +62,8 @@ pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow:
 
 /// The data behind the figures.
 #[derive(Serialize)]
-struct Data {
-    runs: Vec<Run>,
+struct ObserveRuns {
+    runs: Vec<MeasuredRun>,
 }
 
 fn check(args: &ObserveBenchArgs) -> anyhow::Result<()> {
@@ -82,15 +82,15 @@ fn wanted(args: &ObserveBenchArgs, part: &str) -> bool {
 }
 
 /// All that the runs need.
-struct Bench<'a> {
+struct ObserveBench<'a> {
     args: &'a ObserveBenchArgs,
     exe: &'a Path,
     transport: Transport,
     interrupt: &'a Interrupt,
 }
 
-impl Bench<'_> {
-    fn measure(&self) -> anyhow::Result<(Report, Data)> {
+impl ObserveBench<'_> {
+    fn measure(&self) -> anyhow::Result<(Report, ObserveRuns)> {
         content::prepare();
         let mut runs = Vec::new();
         // The future runs on this thread, to which the children are tied.
@@ -107,7 +107,7 @@ impl Bench<'_> {
         if let Some(dir) = loop_dir {
             report.fact("Image of the loop device", disk(&dir));
         }
-        Ok((report, Data { runs }))
+        Ok((report, ObserveRuns { runs }))
     }
 
     fn store(&self, mib: u64) -> anyhow::Result<StoreFile> {
@@ -116,7 +116,7 @@ impl Bench<'_> {
         StoreFile::make(self.exe, &dir, mib << 20, self.interrupt)
     }
 
-    async fn objects(&self, runs: &mut Vec<Run>) -> anyhow::Result<()> {
+    async fn objects(&self, runs: &mut Vec<MeasuredRun>) -> anyhow::Result<()> {
         let store = self.store(LUMPS_MIB)?;
         objects::fill(self, store.path()).await?;
         for round in 1..=self.args.rounds {
@@ -129,7 +129,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn sectors(&self, runs: &mut Vec<Run>) -> anyhow::Result<std::path::PathBuf> {
+    fn sectors(&self, runs: &mut Vec<MeasuredRun>) -> anyhow::Result<std::path::PathBuf> {
         let sectors = Sectors::make(self)?;
         for round in 1..=self.args.rounds {
             tell(&format!(

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::mode::{Meter, Mode};
-use super::report::Run;
-use super::{Bench, LUMPS_MIB};
+use super::report::MeasuredRun;
+use super::{LUMPS_MIB, ObserveBench};
 use crate::experiment::report::Unit;
 use crate::experiment::rotate;
 use crate::load::grpc::{Call, Clients, Length, Room, Setting};
@@ -23,7 +23,7 @@ fn setting(call: Call) -> Setting {
 }
 
 /// Puts the lumps that will be got.
-pub(super) async fn fill(bench: &Bench<'_>, store: &Path) -> anyhow::Result<()> {
+pub(super) async fn fill(bench: &ObserveBench<'_>, store: &Path) -> anyhow::Result<()> {
     let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
     let mut clients = Clients::connect(&server, 1).await?;
     clients
@@ -33,10 +33,10 @@ pub(super) async fn fill(bench: &Bench<'_>, store: &Path) -> anyhow::Result<()> 
 
 /// One round: puts and gets in every mode.
 pub(super) async fn round(
-    bench: &Bench<'_>,
+    bench: &ObserveBench<'_>,
     store: &Path,
     round: usize,
-    runs: &mut Vec<Run>,
+    runs: &mut Vec<MeasuredRun>,
 ) -> anyhow::Result<()> {
     for &mode in rotate(&Mode::ALL, round) {
         let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
@@ -52,7 +52,7 @@ pub(super) async fn round(
             };
             let meter = mode.meter(&server)?;
             let outcome = clients.run(&server, setting, room, length).await?;
-            runs.push(Run {
+            runs.push(MeasuredRun {
                 figure: format!("{}, gRPC", setting.name()),
                 unit: Unit::BytesPerSecond,
                 mode,

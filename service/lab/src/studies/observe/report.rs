@@ -23,7 +23,7 @@ const NOTES: [&str; 4] = [
 
 /// One run, as it was measured.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
+pub(super) struct MeasuredRun {
     pub(super) figure: String,
     pub(super) unit: Unit,
     pub(super) mode: Mode,
@@ -66,7 +66,7 @@ pub(crate) fn lost<'a, R: 'a>(
 }
 
 /// The cost of observation: for each figure a group, for each mode a row.
-pub(super) fn report(runs: &[Run]) -> Report {
+pub(super) fn report(runs: &[MeasuredRun]) -> Report {
     let mut table = Table::new(
         "Speed, and what observation costs.",
         &["measured", "cost", "processor time"],
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_cost_compares_runs_of_the_same_round() {
-        let run = |mode, round: usize, value| Run {
+        let run = |mode, round: usize, value| MeasuredRun {
             figure: "write 4 KiB at random, loop device".to_owned(),
             unit: Unit::PerSecond,
             mode,
@@ -139,7 +139,7 @@ mod tests {
             run(Mode::Off, 2, 200.0),
             run(Mode::Events, 2, 190.0),
         ];
-        let of = |run: &Run| (run.mode, run.round, run.value);
+        let of = |run: &MeasuredRun| (run.mode, run.round, run.value);
         let costs = lost(runs.iter(), of, Mode::Events, false);
         assert!((costs[0] - 0.02).abs() < 1e-9 && (costs[1] - 0.05).abs() < 1e-9);
         assert!(lost(runs.iter(), of, Mode::Events, true)[0] < 0.0);

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::Bench;
+use super::ObserveBench;
 use super::mode::{Bpftrace, Meter, Mode};
-use super::report::Run;
+use super::report::MeasuredRun;
 use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
 use crate::experiment::report::Unit;
 use crate::experiment::rotate;
@@ -33,7 +33,7 @@ pub(super) struct Sectors {
 
 impl Sectors {
     /// Makes it: a loop device with a store on its begin, all of it written once.
-    pub(super) fn make(bench: &Bench<'_>) -> anyhow::Result<Sectors> {
+    pub(super) fn make(bench: &ObserveBench<'_>) -> anyhow::Result<Sectors> {
         let fio = Fio::find().map_err(|why| peer_failed("fio", why))?;
         let dir = bench.args.loop_dir.clone().unwrap_or_else(|| {
             let memory = Path::new(MEMORY);
@@ -77,7 +77,7 @@ impl Sectors {
     /// Requests a second.
     fn fio(
         &self,
-        bench: &Bench<'_>,
+        bench: &ObserveBench<'_>,
         kind: JobKind,
         block: u64,
         time: Duration,
@@ -98,9 +98,9 @@ impl Sectors {
     /// One round: writes in every mode.
     pub(super) fn round(
         &self,
-        bench: &Bench<'_>,
+        bench: &ObserveBench<'_>,
         round: usize,
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<MeasuredRun>,
     ) -> anyhow::Result<()> {
         let script = bench.args.bpftrace.as_deref();
         let mut modes = Mode::ALL.to_vec();
@@ -117,7 +117,7 @@ impl Sectors {
             };
             let value = self.fio(bench, JobKind::RandomWrite, 4096, time)?;
             let share = meter.map(Meter::share).transpose()?;
-            runs.push(Run {
+            runs.push(MeasuredRun {
                 figure: "write 4 KiB at random, loop device".to_owned(),
                 unit: Unit::PerSecond,
                 mode,

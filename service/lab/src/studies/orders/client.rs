@@ -26,7 +26,7 @@ const DIGITS: u8 = 3;
 
 /// Result of one run.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
+pub(super) struct OrderRun {
     /// Gets a second of virtual time.
     pub(super) rate: f64,
     pub(super) mean_ns: f64,
@@ -129,7 +129,7 @@ fn options(case: &Case) -> StoreOptions {
 const CONTRADICTION: &str = "the measurement contradicts itself";
 
 /// Runs one case. The same seed asks for the same lumps, wherever they are answered from.
-pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Result<Run> {
+pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Result<OrderRun> {
     let mut random = fastrand::Rng::with_seed(seed);
     let size = drive.map_or(FLAT_BYTES, |drive| drive.sectors * 512);
     let image = image::scattered(size, LUMPS, case.size, &mut random)?;
@@ -168,7 +168,7 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Resu
         clients.most.1 = clients.most.1.max(get.answered_before);
     }
     let took_ns = clients.disk.now_ns() - begun_ns;
-    Ok(Run {
+    Ok(OrderRun {
         rate: 1e9 / human::as_float(took_ns) * human::as_float(latencies.len()),
         mean_ns: latencies.mean(),
         p99_ns: latencies.value_at_quantile(0.99),

@@ -61,7 +61,7 @@ enum Mechanism {
     Flat(Flat),
 }
 
-struct Core {
+struct DiskState {
     mechanism: Mechanism,
     size: u64,
     /// The first bytes; behind them are zeros that nobody has written.
@@ -75,7 +75,7 @@ struct Core {
 
 /// A handle on the disk.
 #[derive(Clone)]
-pub(super) struct EmulatedDisk(Arc<Mutex<Core>>);
+pub(super) struct EmulatedDisk(Arc<Mutex<DiskState>>);
 
 fn request(io: &Io) -> Request {
     let sector = io.offset / SECTOR;
@@ -87,7 +87,7 @@ fn request(io: &Io) -> Request {
     }
 }
 
-impl Core {
+impl DiskState {
     fn submit(&mut self, io: Io) {
         self.started.extend(io.requests.iter().map(|id| id.0));
         let (token, now_ns) = (io.token, self.now_ns);
@@ -186,7 +186,7 @@ impl EmulatedDisk {
             }
             None => Mechanism::Flat(Flat::default()),
         };
-        Ok(Self(Arc::new(Mutex::new(Core {
+        Ok(Self(Arc::new(Mutex::new(DiskState {
             mechanism,
             size,
             image,
@@ -197,7 +197,7 @@ impl EmulatedDisk {
         }))))
     }
 
-    fn core(&self) -> MutexGuard<'_, Core> {
+    fn core(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,8 +23,8 @@ use lumpscope_platter::queue::Order;
 use crate::experiment::OutputArgs;
 use crate::failure::argument;
 
-use report::Data;
 pub use report::Line;
+use report::OrderLines;
 
 use crate::experiment;
 use crate::experiment::report::Spread;
@@ -117,7 +117,7 @@ pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
         let (requests, rounds, bound) = (args.requests, args.rounds, args.max_overtakes);
         let runs = format!("{requests} gets a run, {rounds} seeds, at most {bound} overtakes");
         report.fact("Runs", runs);
-        Ok((report, Data { lines }))
+        Ok((report, OrderLines { lines }))
     })
 }
 
@@ -203,7 +203,11 @@ pub fn compare(
     Ok(lines)
 }
 
-fn rounds(drive: Option<&Drive>, case: &Case, rounds: u64) -> anyhow::Result<Vec<client::Run>> {
+fn rounds(
+    drive: Option<&Drive>,
+    case: &Case,
+    rounds: u64,
+) -> anyhow::Result<Vec<client::OrderRun>> {
     (1..=rounds)
         .map(|seed| client::run(drive, case, seed))
         .collect()

@@ -3,7 +3,7 @@
 use lumpscope_platter::queue::Order;
 use serde::Serialize;
 
-use super::client::Run;
+use super::client::OrderRun;
 use super::{Case, spread};
 use crate::experiment::report::{Cell, Picture, Report, Spread, Table, Unit};
 use crate::human;
@@ -52,9 +52,9 @@ pub struct Line {
 }
 
 impl Line {
-    pub(super) fn of(case: &Case, runs: &[Run], base: &[Run]) -> Line {
-        let of = |value: fn(&Run) -> f64| spread(runs.iter().map(value)).median;
-        let most = |value: fn(&Run) -> u64| runs.iter().map(value).max().unwrap_or(0);
+    pub(super) fn of(case: &Case, runs: &[OrderRun], base: &[OrderRun]) -> Line {
+        let of = |value: fn(&OrderRun) -> f64| spread(runs.iter().map(value)).median;
+        let most = |value: fn(&OrderRun) -> u64| runs.iter().map(value).max().unwrap_or(0);
         let ratios = runs
             .iter()
             .zip(base)
@@ -79,7 +79,7 @@ impl Line {
 
 /// The data behind the figures.
 #[derive(Serialize)]
-pub(super) struct Data {
+pub(super) struct OrderLines {
     pub(super) lines: Vec<Line>,
 }
 

@@ -33,7 +33,7 @@ use crate::studies::engine::Peer;
 use crate::workload::{CommandStream, Sizing};
 use engine::{EngineRun, MOST_CLIENTS};
 use place::{Place, PlaceView};
-use report::Data;
+use report::RunRecord;
 
 /// Result of a workload, from any target.
 #[derive(Debug, Clone)]
@@ -97,7 +97,7 @@ fn measure(
     args: &RunArgs,
     (exe, service): (&Path, Option<Options>),
     interrupt: &Interrupt,
-) -> anyhow::Result<(Report, Data)> {
+) -> anyhow::Result<(Report, RunRecord)> {
     check(args)?;
     let stream = args.workload.stream_while(|_| interrupt.check())?;
     let sizing = match args.target {

@@ -24,11 +24,11 @@ const FILE_SYSTEM_BYTES: u64 = 160 << 20;
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    held: Held,
+    held: Backing,
 }
 
 #[derive(Debug)]
-enum Held {
+enum Backing {
     Lab(Lab),
     /// Was empty before.
     Device {
@@ -106,7 +106,7 @@ impl Place {
         }
         Ok(Place {
             path,
-            held: Held::Lab(lab),
+            held: Backing::Lab(lab),
         })
     }
 
@@ -122,7 +122,7 @@ impl Place {
                     .write(true)
                     .open(path)
                     .map_err(cannot("open", path))?;
-                let held = Held::Device {
+                let held = Backing::Device {
                     file,
                     capacity: sizing.capacity_bytes,
                 };
@@ -139,7 +139,7 @@ impl Place {
                     path.display()
                 );
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Held::File,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Backing::File,
             Err(error) => return Err(cannot("look at", path)(error)),
         };
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
@@ -163,20 +163,20 @@ impl Place {
     /// How the report calls it.
     pub(crate) fn name(&self, args: &RunArgs) -> String {
         match &self.held {
-            Held::Lab(_) => match &args.drive {
+            Backing::Lab(_) => match &args.drive {
                 Some(drive) => format!("{} on an emulated {drive}", args.store.name()),
                 None => format!("{} disk of a lab (loop device)", args.store.name()),
             },
-            Held::Device { .. } => format!("device {}", self.path.display()),
-            Held::File => format!("file {}", self.path.display()),
+            Backing::Device { .. } => format!("device {}", self.path.display()),
+            Backing::File => format!("file {}", self.path.display()),
         }
     }
 
     /// How late the disk answered, if it is an emulated one.
     pub(crate) fn lateness(&self) -> anyhow::Result<Option<EmulatedView>> {
         Ok(match &self.held {
-            Held::Lab(lab) => lab.lateness()?.into_iter().next(),
-            Held::Device { .. } | Held::File => None,
+            Backing::Lab(lab) => lab.lateness()?.into_iter().next(),
+            Backing::Device { .. } | Backing::File => None,
         })
     }
 
@@ -187,7 +187,7 @@ impl Place {
         work: impl FnOnce() -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
         let here = || {
-            if let Held::Lab(lab) = &self.held {
+            if let Backing::Lab(lab) = &self.held {
                 lab.enter_current_thread()?;
             }
             work()
@@ -200,7 +200,7 @@ impl Place {
 
     /// Makes a device empty again.
     fn empty(&self) -> anyhow::Result<()> {
-        if let Held::Device { file, capacity } = &self.held {
+        if let Backing::Device { file, capacity } = &self.held {
             erase(file, *capacity).map_err(cannot("erase", &self.path))?;
         }
         Ok(())
@@ -211,8 +211,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         let path = self.path.display();
         match &self.held {
-            Held::Lab(_) => {}
-            Held::Device { .. } => {
+            Backing::Lab(_) => {}
+            Backing::Device { .. } => {
                 if let Err(error) = self.empty() {
                     tell(&format!(
                         "{path} still carries the store of this run: {}",
@@ -220,7 +220,7 @@ impl Drop for Place {
                     ));
                 }
             }
-            Held::File => match fs::remove_file(&self.path) {
+            Backing::File => match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     tell(&format!("cannot remove {path}: {error}"));
                 }

@@ -20,7 +20,7 @@ const POINTS: usize = 500;
 
 /// The data behind the figures.
 #[derive(Debug, Serialize)]
-pub(super) struct Data {
+pub(super) struct RunRecord {
     workload: WorkloadView,
     place: PlaceView,
     engine: String,
@@ -66,14 +66,14 @@ pub(super) fn report(
     (workload, stream): (&WorkloadArgs, &CommandStream),
     place: PlaceView,
     stats: RunStats,
-) -> (Report, Data) {
+) -> (Report, RunRecord) {
     let published = stats.latencies.published_lines().join("\n");
     let kinds = stats.latencies.by_kind().map(|(kind, latencies)| KindView {
         kind: kind.to_string(),
         latency: Percentiles::of(latencies.iter().copied()),
     });
     let every = stats.latencies.by_kind().flat_map(|(_, all)| all.iter());
-    let data = Data {
+    let data = RunRecord {
         workload: WorkloadView {
             name: workload.workload.clone(),
             scale: workload.scale,
@@ -99,7 +99,7 @@ pub(super) fn report(
     (data.report(published), data)
 }
 
-impl Data {
+impl RunRecord {
     fn report(&self, published: String) -> Report {
         let workload = &self.workload;
         let mut report = Report::new(format!("Workload {}", workload.name));

@@ -12,21 +12,21 @@ use crate::failure::cannot;
 
 /// One disk, empty or with a new file system; gone when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SeedDisk {
     lab: Lab,
     store: LabStore,
 }
 
-impl Place {
+impl SeedDisk {
     /// Makes it.
-    pub(super) fn new(kind: StoreKind, options: LabOptions) -> anyhow::Result<Place> {
+    pub(super) fn new(kind: StoreKind, options: LabOptions) -> anyhow::Result<SeedDisk> {
         let lab = Lab::create(&LabOptions {
             kinds: vec![kind],
             ..options
         })?;
         let store = lab.store(kind).cloned();
         let store = store.ok_or_else(|| anyhow!("the lab has no {} disk", kind.name()))?;
-        Ok(Place { lab, store })
+        Ok(SeedDisk { lab, store })
     }
 
     /// The loop device.

@@ -10,7 +10,7 @@ use lumpscope_platter::trace::{Op, Traced};
 use serde::Serialize;
 
 use super::FILES;
-use super::files::{FileMap, Part, When};
+use super::files::{BlockPart, FileMap, When};
 use super::processes;
 use crate::blocks::{self, Trust};
 use crate::human;
@@ -111,7 +111,7 @@ impl Watched<'_> {
         let mut alive: BTreeSet<u32> = seen.iter().map(|request| request.tgid).collect();
         alive.retain(|tgid| processes::is_alive(*tgid));
         let both = || seen.iter().zip(all);
-        let places: Vec<Vec<Part>> = both()
+        let places: Vec<Vec<BlockPart>> = both()
             .map(|(request, traced)| match self.beside(request, traced) {
                 Some(_) => Vec::new(),
                 None => {
@@ -125,7 +125,7 @@ impl Watched<'_> {
             if let Some(purpose) = self.beside(request, traced) {
                 return vec![(purpose, u64::from(traced.sectors) * SECTOR)];
             }
-            let of = |(number, part): (usize, &Part)| {
+            let of = |(number, part): (usize, &BlockPart)| {
                 let purpose = match part.stretch {
                     Some(_) if doubtful.contains(&(at, number)) => Purpose::Unknown,
                     Some(stretch) => Purpose::File(self.map.stretch(stretch).name()),
@@ -170,7 +170,7 @@ fn doubtful(
     map: &FileMap,
     seen: &[TappedRequest],
     all: &[Traced],
-    places: &[Vec<Part>],
+    places: &[Vec<BlockPart>],
 ) -> BTreeSet<(usize, usize)> {
     let mut writes = Vec::new();
     for (at, (request, traced)) in seen.iter().zip(all).enumerate() {
@@ -216,20 +216,20 @@ struct Writers {
 
 impl Writers {
     /// The ranges that overlap with these sectors.
-    fn overlapping(&self, (stretch, part): (usize, &Part)) -> Vec<((usize, u64), (u64, u32))> {
+    fn overlapping(&self, (stretch, part): (usize, &BlockPart)) -> Vec<((usize, u64), (u64, u32))> {
         let before = self.ranges.range((stretch, 0)..(stretch, part.end)).rev();
         let before = before.take_while(|(_, (end, _))| *end > part.sector);
         before.map(|(key, written)| (*key, *written)).collect()
     }
 
     /// True: another process is known for some of these sectors.
-    fn disagree(&self, part: (usize, &Part), process: u32) -> bool {
+    fn disagree(&self, part: (usize, &BlockPart), process: u32) -> bool {
         let overlapping = self.overlapping(part);
         overlapping.iter().any(|(_, (_, other))| *other != process)
     }
 
     /// False: another process is known for some of these sectors. Else they are this one's from now on.
-    fn agree(&mut self, part: (usize, &Part), process: u32) -> bool {
+    fn agree(&mut self, part: (usize, &BlockPart), process: u32) -> bool {
         let (mut from, mut to) = (part.1.sector, part.1.end);
         let overlapping = self.overlapping(part);
         if overlapping.iter().any(|(_, (_, other))| *other != process) {
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn one_request_counts_where_it_begins_and_its_bytes_where_they_are() {
-        let at = |sector, end, stretch| Part {
+        let at = |sector, end, stretch| BlockPart {
             sector,
             end,
             stretch,

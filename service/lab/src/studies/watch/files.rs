@@ -28,7 +28,7 @@ const MOST_STRETCHES: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Files {
     places: Places,
-    known: BTreeMap<Identity, Known>,
+    known: BTreeMap<Identity, TrackedFile>,
     names: Vec<PathBuf>,
     /// By name of the disk.
     past: BTreeMap<Arc<str>, Vec<Stretch>>,
@@ -43,7 +43,7 @@ pub(super) struct Files {
 type Identity = (u64, u64, u64);
 
 #[derive(Debug)]
-struct Known {
+struct TrackedFile {
     /// Index in `names`.
     name: usize,
     disk: Arc<str>,
@@ -82,7 +82,7 @@ pub(super) struct FileMap {
 
 /// A part of a block request, and the stretch that it lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BlockPart {
     pub(super) sector: u64,
     pub(super) end: u64,
     /// By number; `None`: in no file that was seen.
@@ -189,7 +189,7 @@ impl Files {
         }
         let known = self.known.entry(identity).or_insert_with(|| {
             self.names.push(PathBuf::new());
-            Known {
+            TrackedFile {
                 name: self.names.len() - 1,
                 disk,
                 stretches: Vec::new(),
@@ -238,7 +238,7 @@ impl Files {
     }
 }
 
-impl Known {
+impl TrackedFile {
     /// `found`: where it lies now. Its stretches now, of which those that it had before keep their
     /// times, and those that it has no more.
     fn moved(&self, found: &[Stretch], now_ns: u64) -> (Vec<Stretch>, Vec<Stretch>) {
@@ -304,7 +304,11 @@ fn regular(path: &Path) -> Option<(Identity, File, u64)> {
 }
 
 /// Where a file lies at this time, in the look of this number, as though it had not lain there before.
-fn stretches(extents: &[Extent], known: &Known, (now_ns, look): (u64, usize)) -> Vec<Stretch> {
+fn stretches(
+    extents: &[Extent],
+    known: &TrackedFile,
+    (now_ns, look): (u64, usize),
+) -> Vec<Stretch> {
     let found = extents.iter().map(|extent| Stretch {
         sector: extent.sector,
         end: extent.sector.saturating_add(extent.len.div_ceil(512)),
@@ -367,7 +371,7 @@ impl FileMap {
     }
 
     /// Divides sectors that were used at a time by the files that they were of.
-    pub(super) fn parts(&self, (sector, end): (u64, u64), time_ns: u64) -> Vec<Part> {
+    pub(super) fn parts(&self, (sector, end): (u64, u64), time_ns: u64) -> Vec<BlockPart> {
         let after = self.stretches.partition_point(|one| one.sector < end);
         let reaching = (0..after).rev().take_while(|at| self.reach[*at] > sector);
         let is_possible = |at: &usize| {
@@ -375,7 +379,7 @@ impl FileMap {
             one.end > sector && (one.possible.0..=one.possible.1).contains(&time_ns)
         };
         let here: Vec<usize> = reaching.filter(is_possible).collect();
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<BlockPart> = Vec::new();
         let mut from = sector;
         while from < end {
             let of = here.iter().map(|at| (*at, &self.stretches[*at]));
@@ -386,7 +390,7 @@ impl FileMap {
             let stretch = best.map(|(at, _)| at);
             match parts.last_mut().filter(|last| last.stretch == stretch) {
                 Some(last) => last.end = to,
-                None => parts.push(Part {
+                None => parts.push(BlockPart {
                     sector: from,
                     end: to,
                     stretch,
@@ -531,7 +535,7 @@ mod tests {
 
     #[test]
     fn what_a_file_keeps_keeps_its_times() {
-        let known = Known {
+        let known = TrackedFile {
             name: 7,
             disk: Arc::from("a-disk"),
             stretches: vec![stretch((0, 100), 7, [1, 5, 5, u64::MAX])],

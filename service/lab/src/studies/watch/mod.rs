@@ -115,7 +115,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     let drive = drive_named(&args.model)?;
     args.data.check()?;
     let interrupt = Interrupt::install()?;
-    let watch = Watch::start(args)?;
+    let watch = WatchSession::start(args)?;
     let begin = Instant::now();
     let code = match args.command.split_first() {
         Some((program, rest)) => run_command(program, rest, &interrupt)?,
@@ -182,7 +182,7 @@ fn end(child: &Child) {
 }
 
 /// Everything that looks on.
-struct Watch {
+struct WatchSession {
     tap: BlockTap,
     family: Arc<Mutex<Family>>,
     /// Paths whose files are told apart.
@@ -193,8 +193,8 @@ struct Watch {
     files: JoinHandle<Files>,
 }
 
-impl Watch {
-    fn start(args: &WatchArgs) -> anyhow::Result<Watch> {
+impl WatchSession {
+    fn start(args: &WatchArgs) -> anyhow::Result<WatchSession> {
         let family = match (args.pid, args.command.is_empty()) {
             (Some(pid), _) if !is_alive(pid) => return Err(anyhow!("there is no process {pid}")),
             (Some(pid), _) => Family::of(pid, true),
@@ -226,7 +226,7 @@ impl Watch {
         let (end_files, files_ended) = mpsc::channel();
         let (of_processes, of_files) = (Arc::clone(&family), Arc::clone(&family));
         let looked_at = below.clone();
-        Ok(Watch {
+        Ok(WatchSession {
             tap,
             family,
             below,

@@ -45,7 +45,7 @@ pub(super) struct Batch<'a, T> {
 }
 
 /// A call that watches, ready to go.
-pub(super) struct Live<T> {
+pub(super) struct LiveReplies<T> {
     pub(super) watching: Watching,
     pub(super) watch: Watch<T>,
     /// Says when the service stops.
@@ -54,7 +54,7 @@ pub(super) struct Live<T> {
     pub(super) doubts: Option<Doubts>,
 }
 
-impl<T: Send + 'static> Live<T> {
+impl<T: Send + 'static> LiveReplies<T> {
     /// Sends what comes, in the form that `pack` gives it, until the client ends the call, the
     /// service stops, or the observer hands out no more.
     pub(super) fn stream<M: Send + 'static>(

@@ -11,10 +11,12 @@ use prost::Message;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, Live};
+use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, LiveReplies};
 use crate::door::Connection;
 use crate::observed::convert::{self, WallClock};
-use crate::observed::{Asking, Kept, Kind, Question, Shared, UNPACKED, Unanswered, Watches};
+use crate::observed::{
+    AnswerMemory, Asking, Question, SharedAnswers, UNPACKED, Unanswered, WatchKind, Watches,
+};
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::stores::Stores;
@@ -24,7 +26,7 @@ const BLOCKS_A_REPLY: usize = 512;
 /// Bytes of a recording in one reply; a line more than that goes alone.
 const BYTES_A_REPLY: usize = 256 << 10;
 /// Reports by the stores that they are of, and whether they are without heat.
-type Reports = Shared<(Vec<String>, bool), Vec<v1::StoreReport>>;
+type Reports = SharedAnswers<(Vec<String>, bool), Vec<v1::StoreReport>>;
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -46,7 +48,7 @@ impl ObserveService {
         stopped: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            reports: Arc::new(Shared::new(watches.turns.clone())),
+            reports: Arc::new(SharedAnswers::new(watches.turns.clone())),
             asking: Asking {
                 stores,
                 observer,
@@ -96,7 +98,7 @@ fn of<T>(request: &Request<T>) -> (Arc<Scope>, Option<Connection>) {
 }
 
 /// A reply that takes its memory along.
-fn with<T: Message>(kept: Arc<Kept>, answer: T) -> Response<T> {
+fn with<T: Message>(kept: Arc<AnswerMemory>, answer: T) -> Response<T> {
     kept.shrink(answer.encoded_len() * UNPACKED);
     let mut response = Response::new(answer);
     response.extensions_mut().insert(kept);
@@ -182,8 +184,8 @@ impl Observe for ObserveService {
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
         let filter = filter(asked)?;
-        let live = Live {
-            watching: self.watches.begin(Kind::Trace)?,
+        let live = LiveReplies {
+            watching: self.watches.begin(WatchKind::Trace)?,
             watch: self
                 .asking
                 .observer
@@ -204,8 +206,8 @@ impl Observe for ObserveService {
     async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
-        let live = Live {
-            watching: self.watches.begin(Kind::Record)?,
+        let live = LiveReplies {
+            watching: self.watches.begin(WatchKind::Record)?,
             watch: self
                 .asking
                 .observer

@@ -5,7 +5,7 @@ use lumpscope_proto::frame::{PREFIX_LEN, WireError};
 use prost::Message;
 use tonic::Status;
 
-use crate::grpc::source::Source;
+use crate::grpc::source::PatientBody;
 use crate::refusal::Refusal;
 
 /// What is wrong with a message that is no protobuf.
@@ -16,7 +16,7 @@ pub(in crate::grpc) const FIELDS: &str = "its fields cannot be read";
 /// # Errors
 /// [`WireError`] as a refusal, silence, a client that went away.
 pub(in crate::grpc) async fn read_message<M: Message + Default>(
-    source: &mut Source,
+    source: &mut PatientBody,
     max: usize,
 ) -> Result<M, Status> {
     let mut gathered = BytesMut::new();

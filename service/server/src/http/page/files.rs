@@ -16,7 +16,7 @@ use axum::routing::get;
 use sha2::{Digest as _, Sha256};
 
 /// A file of the page.
-struct File {
+struct PageFile {
     path: &'static str,
     /// Its content type.
     kind: &'static str,
@@ -25,7 +25,7 @@ struct File {
     gzip: Option<&'static [u8]>,
 }
 
-static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+static FILES: &[PageFile] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// Content policy of the page: run and load only files of this service. No other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -33,7 +33,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       form-action 'none'; frame-ancestors 'none'";
 
 /// A form in which a file is sent.
-struct Form {
+struct EncodedFile {
     bytes: &'static [u8],
     /// Of exactly these bytes.
     tag: HeaderValue,
@@ -53,20 +53,25 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
-fn form(bytes: &'static [u8]) -> Form {
+fn form(bytes: &'static [u8]) -> EncodedFile {
     let digest = Sha256::digest(bytes);
     let hex: String = digest[..16]
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let tag = HeaderValue::try_from(format!("\"{hex}\""));
-    Form {
+    EncodedFile {
         bytes,
         tag: tag.expect("digits can stand in a header"),
     }
 }
 
-fn answer(kind: &'static str, packed: Option<&Form>, plain: &Form, asked: &HeaderMap) -> Response {
+fn answer(
+    kind: &'static str,
+    packed: Option<&EncodedFile>,
+    plain: &EncodedFile,
+    asked: &HeaderMap,
+) -> Response {
     let form = packed.unwrap_or(plain);
     let value = HeaderValue::from_static;
     let always: [(HeaderName, HeaderValue); 6] = [

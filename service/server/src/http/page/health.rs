@@ -167,9 +167,9 @@ impl Condition {
 fn conditions(
     is: &StoreStats,
     report: &StoreReport,
-    before: impl Fn(Duration) -> Counted,
+    before: impl Fn(Duration) -> ErrorCounters,
 ) -> Vec<Condition> {
-    let now = Counted::of(is);
+    let now = ErrorCounters::of(is);
     let mut found = Vec::new();
     let mut add = |holds: bool, alert, text: &dyn Fn() -> String| {
         if holds {
@@ -224,7 +224,7 @@ fn hundredths(part: u64, all: u64) -> u64 {
 
 /// Counters whose growth is a condition.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct ErrorCounters {
     io_errors: u64,
     checksum_failures: u64,
     /// Lumps that the scrubber found corrupt or could not read.
@@ -232,7 +232,7 @@ struct Counted {
     refused: u64,
 }
 
-impl Counted {
+impl ErrorCounters {
     fn of(stats: &StoreStats) -> Self {
         Self {
             io_errors: stats.io_errors,
@@ -246,7 +246,7 @@ impl Counted {
     }
 }
 
-type Samples = VecDeque<(Instant, Counted)>;
+type Samples = VecDeque<(Instant, ErrorCounters)>;
 
 /// Counters of the last day, a sample a minute. Cheap to clone; every clone is the same.
 #[derive(Clone, Default)]
@@ -263,19 +263,21 @@ impl Recent {
         all.retain(|index, _| stores.iter().any(|named| named.index == *index));
         for named in stores {
             let samples = all.entry(named.index).or_default();
-            note(samples, now, || Counted::of(&named.store.stats()));
+            note(samples, now, || ErrorCounters::of(&named.store.stats()));
         }
     }
 
     /// The counters so long ago; of a time before the store was opened, they were 0.
-    fn before(&self, index: usize, window: Duration) -> Counted {
+    fn before(&self, index: usize, window: Duration) -> ErrorCounters {
         let all = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let found = all.get(&index);
-        found.map_or_else(Counted::default, |s| before(s, Instant::now(), window))
+        found.map_or_else(ErrorCounters::default, |s| {
+            before(s, Instant::now(), window)
+        })
     }
 }
 
-fn note(samples: &mut Samples, now: Instant, counted: impl Fn() -> Counted) {
+fn note(samples: &mut Samples, now: Instant, counted: impl Fn() -> ErrorCounters) {
     let due = samples.back().is_none_or(|(at, _)| now - *at >= SAMPLE);
     if !due {
         return;
@@ -287,10 +289,12 @@ fn note(samples: &mut Samples, now: Instant, counted: impl Fn() -> Counted) {
 }
 
 /// The last sample that is older than the window; none: 0.
-fn before(samples: &Samples, now: Instant, window: Duration) -> Counted {
+fn before(samples: &Samples, now: Instant, window: Duration) -> ErrorCounters {
     let older = samples.iter().rev();
     let mut older = older.skip_while(|(at, _)| now - *at < window);
-    older.next().map_or_else(Counted::default, |(_, c)| *c)
+    older
+        .next()
+        .map_or_else(ErrorCounters::default, |(_, c)| *c)
 }
 
 #[cfg(test)]
@@ -310,7 +314,7 @@ mod tests {
         (stats, StoreReport::default())
     }
 
-    fn told(stats: &StoreStats, report: &StoreReport, before: Counted) -> Vec<&'static str> {
+    fn told(stats: &StoreStats, report: &StoreReport, before: ErrorCounters) -> Vec<&'static str> {
         let found = conditions(stats, report, |_| before);
         assert!(found.iter().all(|c| !c.text.is_empty()), "{found:?}");
         found.iter().map(|c| c.alert).collect()
@@ -319,7 +323,7 @@ mod tests {
     #[test]
     fn a_condition_holds_from_its_limit_on() {
         let (stats, report) = healthy();
-        assert!(told(&stats, &report, Counted::default()).is_empty());
+        assert!(told(&stats, &report, ErrorCounters::default()).is_empty());
         let full = StoreStats {
             data_used_bytes: 901,
             journal_live_bytes: 801,
@@ -339,7 +343,7 @@ mod tests {
             "LumpscopeJournalNearlyFull",
             "LumpscopeDataNearlyFull",
         ];
-        assert_eq!(told(&full, &hangs, Counted::default()), wanted);
+        assert_eq!(told(&full, &hangs, ErrorCounters::default()), wanted);
     }
 
     #[test]
@@ -358,8 +362,8 @@ mod tests {
             "LumpscopeChecksumFailures",
             "LumpscopeRefusals",
         ];
-        assert_eq!(told(&grown, &report, Counted::default()), wanted);
-        assert!(told(&grown, &report, Counted::of(&grown)).is_empty());
+        assert_eq!(told(&grown, &report, ErrorCounters::default()), wanted);
+        assert!(told(&grown, &report, ErrorCounters::of(&grown)).is_empty());
     }
 
     #[test]
@@ -367,9 +371,9 @@ mod tests {
         let mut samples = Samples::new();
         let begin = Instant::now();
         let at = |minutes: u64| begin + SAMPLE * u32::try_from(minutes).unwrap();
-        let errors = |io_errors| Counted {
+        let errors = |io_errors| ErrorCounters {
             io_errors,
-            ..Counted::default()
+            ..ErrorCounters::default()
         };
         for minute in 0..3 * 24 * 60 {
             note(&mut samples, at(minute), || errors(minute));

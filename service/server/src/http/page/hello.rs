@@ -18,7 +18,7 @@ pub(super) struct Service {
 
 /// A store, as it lies there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Store {
+pub(super) struct PageStore {
     pub(super) name: String,
     path: String,
     layout: &'static str,
@@ -40,7 +40,7 @@ impl Service {
     }
 
     /// The words of the first event.
-    pub(super) fn hello(&self, stores: &[&Store]) -> String {
+    pub(super) fn hello(&self, stores: &[&PageStore]) -> String {
         let rhythm = &self.config.rhythm;
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -60,13 +60,13 @@ impl Service {
 }
 
 /// All stores, those that could not be opened at the end. Reads small files of the kernel, which never waits for a disk.
-pub(super) fn stores(asking: &Asking) -> Vec<Store> {
+pub(super) fn stores(asking: &Asking) -> Vec<PageStore> {
     let all = asking.stores.all();
     let of = all.iter().map(|named| {
         let info = named.store.info();
         let status = asking.observer.store_status(&named.name);
         let device = status.and_then(|status| status.device).unwrap_or_default();
-        Store {
+        PageStore {
             name: named.name.clone(),
             path: info.path.display().to_string(),
             layout: info.layout.name(),
@@ -77,10 +77,10 @@ pub(super) fn stores(asking: &Asking) -> Vec<Store> {
         }
     });
     let failed = asking.stores.failed();
-    let not_open = failed.iter().map(|failed| Store {
+    let not_open = failed.iter().map(|failed| PageStore {
         name: failed.name.clone(),
         path: failed.path.display().to_string(),
-        ..Store::default()
+        ..PageStore::default()
     });
     of.chain(not_open).collect()
 }

@@ -8,7 +8,7 @@ use lumpscope_observer::StoreReport;
 use super::dots::Dots;
 use super::frame::StoreFrame;
 use super::health::{Health, Recent};
-use super::hello::{self, Store, milliseconds, unix_ms};
+use super::hello::{self, PageStore, milliseconds, unix_ms};
 use super::ring::Frame;
 use crate::observed::Asking;
 use crate::observed::convert::WallClock;
@@ -22,14 +22,14 @@ pub(super) struct Looks {
     recent: Recent,
     /// False: frames without dots.
     dots: bool,
-    stores: Arc<Vec<Store>>,
-    known: Vec<Known>,
+    stores: Arc<Vec<PageStore>>,
+    known: Vec<StoreBaseline>,
     /// When the last frame ended, or the first began; milliseconds since 1970.
     since_unix_ms: u64,
 }
 
 /// A store that is looked at.
-struct Known {
+struct StoreBaseline {
     index: usize,
     name: String,
     /// As it was when the last frame was made.
@@ -69,7 +69,7 @@ impl Looks {
                 continue;
             }
             let (observer, name) = (&asking.observer, &named.name);
-            known.push(Known {
+            known.push(StoreBaseline {
                 index: named.index,
                 name: name.clone(),
                 was: observer.glance(name).unwrap_or_default(),
@@ -77,7 +77,7 @@ impl Looks {
                 fired: None,
             });
         }
-        let place = |k: &Known| all.iter().position(|s| s.index == k.index);
+        let place = |k: &StoreBaseline| all.iter().position(|s| s.index == k.index);
         known.sort_by_key(place);
     }
 
@@ -99,7 +99,7 @@ impl Looks {
         // Those with dots begin when somebody opens the page, which is no moment of the disk's.
         let always = !self.dots;
         let all = self.asking.stores.all();
-        let part = |known: &mut Known| {
+        let part = |known: &mut StoreBaseline| {
             let named = all.iter().find(|s| s.index == known.index)?;
             let is = observer.glance(&known.name)?;
             let dots = known.dots.as_mut().map(Dots::take).unwrap_or_default();

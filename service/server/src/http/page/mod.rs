@@ -55,7 +55,7 @@ use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
 use crate::json::to_json;
 use crate::observed::{
-    Asking, DEFAULT_SLOWEST, Kind, MAX_VIEWERS, MOST_SLOWEST, Question, Unanswered, Watches,
+    Asking, DEFAULT_SLOWEST, MAX_VIEWERS, MOST_SLOWEST, Question, Unanswered, WatchKind, Watches,
 };
 use crate::request::payer;
 use crate::telemetry::Sources;
@@ -126,7 +126,7 @@ async fn live(
         Ok(Query(asked)) => asked.since.unwrap_or(0),
         Err(wrong) => return bad_query(&wrong),
     };
-    let Ok(watching) = api.watches.begin(Kind::Page) else {
+    let Ok(watching) = api.watches.begin(WatchKind::Page) else {
         let why = format!("{MAX_VIEWERS} pages are open, which is the most: close one first");
         return failed(StatusCode::SERVICE_UNAVAILABLE, &why);
     };
@@ -138,7 +138,7 @@ async fn live(
         }
     };
     let connection = Connection::of(request.extensions()).cloned();
-    stream::answer(stream::Live {
+    stream::answer(stream::PageStream {
         asking: api.asking,
         hello: api.hello,
         stopped: api.stopped,

@@ -22,20 +22,20 @@ const MOST_BYTES: usize = 64 << 20;
 /// A handle. Cheap to clone; every clone is the same pulse.
 #[derive(Clone)]
 pub(super) struct Pulse {
-    inner: Arc<Inner>,
+    inner: Arc<PulseShared>,
 }
 
-struct Inner {
+struct PulseShared {
     asking: Asking,
     recent: Recent,
     rhythm: Rhythm,
     stopped: watch::Receiver<bool>,
-    state: Mutex<State>,
+    state: Mutex<PulseState>,
     /// Number of the newest frame.
     newest: watch::Sender<u64>,
 }
 
-struct State {
+struct PulseState {
     ring: Ring,
     viewers: usize,
     /// When the last viewer left.
@@ -46,7 +46,7 @@ struct State {
 
 /// Somebody who looks, until it is dropped.
 pub(super) struct Viewer {
-    inner: Arc<Inner>,
+    inner: Arc<PulseShared>,
     newest: watch::Receiver<u64>,
 }
 
@@ -58,14 +58,14 @@ impl Pulse {
         rhythm: Rhythm,
         stopped: watch::Receiver<bool>,
     ) -> Self {
-        let state = State {
+        let state = PulseState {
             ring: Ring::new(rhythm.history, MOST_BYTES),
             viewers: 0,
             left: Instant::now(),
             beats: false,
         };
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(PulseShared {
                 asking,
                 recent,
                 rhythm,
@@ -133,8 +133,8 @@ impl Drop for Viewer {
     }
 }
 
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl PulseShared {
+    fn state(&self) -> MutexGuard<'_, PulseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +157,7 @@ impl Inner {
 }
 
 /// The thread. When it ends by a panic, the next viewer starts another.
-struct Beating(Arc<Inner>);
+struct Beating(Arc<PulseShared>);
 
 impl Drop for Beating {
     fn drop(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::hello::Store;
+use super::hello::PageStore;
 use crate::door::Caller;
 
 /// Changes of one interval, as sent.
@@ -18,7 +18,7 @@ pub(super) struct Frame {
     /// How long the look at the stores took.
     pub(super) took_ms: u64,
     /// The stores there were.
-    pub(super) stores: Arc<Vec<Store>>,
+    pub(super) stores: Arc<Vec<PageStore>>,
     /// Name of each and what happened there: `,"NAME":{...}`.
     pub(super) parts: Vec<(String, Bytes)>,
 }

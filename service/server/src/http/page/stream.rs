@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::answer::BROWSER_RULES;
-use super::hello::{self, Service, Store};
+use super::hello::{self, PageStore, Service};
 use super::pulse::Viewer;
 use super::ring::Frame;
 use crate::door::{self, Caller, Connection, told};
@@ -29,7 +29,7 @@ const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 const PIECES_WAITING: usize = 1;
 
 /// A viewer, ready to be answered.
-pub(super) struct Live {
+pub(super) struct PageStream {
     pub(super) asking: Asking,
     pub(super) hello: Arc<Service>,
     /// Says when the service stops.
@@ -45,7 +45,7 @@ pub(super) struct Live {
 type Pieces = mpsc::Sender<Result<Bytes, Infallible>>;
 
 /// The answer, whose body goes on until viewer or service goes.
-pub(super) fn answer(live: Live) -> Response {
+pub(super) fn answer(live: PageStream) -> Response {
     let (sender, pieces) = mpsc::channel(PIECES_WAITING);
     tokio::spawn(live.run(sender));
     let kind = [
@@ -56,7 +56,7 @@ pub(super) fn answer(live: Live) -> Response {
     (BROWSER_RULES, kind, body).into_response()
 }
 
-impl Live {
+impl PageStream {
     async fn run(self, sender: Pieces) {
         let stopped = self.stopped.clone();
         let withdrawn = door::withdrawn(&self.caller, self.connection.as_ref());
@@ -100,7 +100,7 @@ impl Live {
         }
     }
 
-    fn hello(&self, stores: &[Store]) -> Bytes {
+    fn hello(&self, stores: &[PageStore]) -> Bytes {
         let own = stores.iter().filter(|s| self.caller.may_use(&s.name));
         let hello = self.hello.hello(&own.collect::<Vec<_>>());
         format!("event: hello\ndata: {hello}\n\n").into()

@@ -9,7 +9,7 @@ use opentelemetry_sdk::trace::RandomIdGenerator;
 use tokio::sync::watch;
 
 use super::spans::{self, About, Clock};
-use super::{QUEUE, Shared, lock};
+use super::{ExporterShared, QUEUE, lock};
 
 /// Time between two looks; the observer has something new at most every 10 ms.
 const EVERY: Duration = Duration::from_millis(50);
@@ -18,7 +18,7 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Gathers until it is told to stop, and then what is still there.
 pub(super) async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<ExporterShared>,
     watched: Watch<SlowRequest>,
     observer: Observer,
     mut stopped: watch::Receiver<bool>,
@@ -49,7 +49,7 @@ pub(super) async fn run(
     }
 }
 
-impl Shared {
+impl ExporterShared {
     /// Makes the spans of a request, all or none.
     pub(super) fn enqueue(&self, explained: &SlowRequest) {
         let Some(trace) = explained.trace else { return };

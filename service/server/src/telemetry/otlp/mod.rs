@@ -73,7 +73,7 @@ pub struct Numbers {
 struct Running {
     sampling: Sampling,
     ids: RandomIdGenerator,
-    shared: Arc<Shared>,
+    shared: Arc<ExporterShared>,
     stop: watch::Sender<bool>,
     /// Taken by the end.
     tasks: Mutex<Option<Tasks>>,
@@ -85,17 +85,17 @@ struct Tasks {
 }
 
 /// Between those who choose, gather and send.
-struct Shared {
+struct ExporterShared {
     chosen: Mutex<VecDeque<About>>,
     /// Explained by the service alone: requests that named no store.
     alone: Mutex<Vec<SlowRequest>>,
     queue: Mutex<VecDeque<SpanData>>,
-    counts: Counts,
+    counts: ExporterCounts,
     servers: Servers,
 }
 
 #[derive(Default)]
-struct Counts {
+struct ExporterCounts {
     exported: AtomicU64,
     queue_full: AtomicU64,
     export_failed: AtomicU64,
@@ -131,13 +131,13 @@ impl Tracing {
         };
         let mut exporter = exporter;
         exporter.set_resource(&send::resource(&servers));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ExporterShared {
             chosen: Mutex::default(),
             alone: Mutex::default(),
             queue: Mutex::default(),
-            counts: Counts {
+            counts: ExporterCounts {
                 up: AtomicI64::new(-1),
-                ..Counts::default()
+                ..ExporterCounts::default()
             },
             servers,
         });
@@ -257,7 +257,7 @@ impl Tracing {
     }
 }
 
-impl Shared {
+impl ExporterShared {
     /// The oldest spans of the queue; `None`: it is empty.
     fn next_batch(&self, most: usize) -> Option<Vec<SpanData>> {
         let mut queue = lock(&self.queue);
@@ -343,12 +343,12 @@ mod tests {
         }
     }
 
-    fn shared() -> Shared {
-        Shared {
+    fn shared() -> ExporterShared {
+        ExporterShared {
             chosen: Mutex::default(),
             alone: Mutex::default(),
             queue: Mutex::default(),
-            counts: Counts::default(),
+            counts: ExporterCounts::default(),
             servers: servers(),
         }
     }

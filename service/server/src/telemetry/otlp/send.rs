@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::spans::{Servers, host_name};
-use super::{FLUSH_WITHIN, Shared};
+use super::{ExporterShared, FLUSH_WITHIN};
 use crate::error::ServerError;
 use crate::files;
 
@@ -79,14 +79,14 @@ pub(super) fn resource(servers: &Servers) -> Resource {
 
 /// Sends what is in the queue.
 pub(super) struct Sender {
-    shared: Arc<Shared>,
+    shared: Arc<ExporterShared>,
     exporter: SpanExporter,
     /// After a batch that was not taken.
     pause: Option<Duration>,
 }
 
 impl Sender {
-    pub(super) fn new(shared: Arc<Shared>, exporter: SpanExporter) -> Self {
+    pub(super) fn new(shared: Arc<ExporterShared>, exporter: SpanExporter) -> Self {
         Self {
             shared,
             exporter,

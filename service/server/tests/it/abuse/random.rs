@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::harness::{Abused, random};
-use super::wire::{self, Ended, PREFACE, PUT, frame, literal_headers};
+use super::wire::{self, CallEnd, PREFACE, PUT, frame, literal_headers};
 use crate::common::body;
 
 /// Methods of which a random message could do what it says: they need nothing but to be called.
@@ -106,9 +106,9 @@ async fn bytes_in_place_of_messages() {
                 false => wire::call(&client, method.path, sent.clone()).await,
             };
             // Most are refused; what is not was understood, such as a message of unknown fields.
-            let left = endless && matches!(ended, Ended::Left);
+            let left = endless && matches!(ended, CallEnd::Left);
             assert!(
-                left || matches!(ended, Ended::Code(_) | Ended::Reset(_)),
+                left || matches!(ended, CallEnd::Code(_) | CallEnd::Reset(_)),
                 "{}: {ended:?} after {sent:?}",
                 method.path
             );

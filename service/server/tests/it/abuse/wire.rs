@@ -112,7 +112,7 @@ pub(crate) async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes, end: 
 /// How a call ended.
 #[expect(dead_code, reason = "what a failing test shows")]
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum CallEnd {
     /// With this gRPC code.
     Code(i32),
     /// With an HTTP status that is no 200.
@@ -123,7 +123,7 @@ pub(crate) enum Ended {
     Left,
 }
 
-impl Ended {
+impl CallEnd {
     /// True: refused in one of the ways there are.
     pub(crate) fn refused(&self) -> bool {
         !matches!(self, Self::Code(0))
@@ -134,20 +134,20 @@ impl Ended {
     }
 }
 
-fn reset(error: &h2::Error) -> Ended {
-    Ended::Reset(error.reason())
+fn reset(error: &h2::Error) -> CallEnd {
+    CallEnd::Reset(error.reason())
 }
 
-fn code(headers: &http::HeaderMap) -> Option<Ended> {
+fn code(headers: &http::HeaderMap) -> Option<CallEnd> {
     let value = headers.get("grpc-status")?;
-    Some(Ended::Code(value.to_str().ok()?.parse().ok()?))
+    Some(CallEnd::Code(value.to_str().ok()?.parse().ok()?))
 }
 
 /// Waits until a reply begins; `Err`: it ended with that.
-async fn beginning_of(reply: ResponseFuture) -> Result<http::Response<RecvStream>, Ended> {
+async fn beginning_of(reply: ResponseFuture) -> Result<http::Response<RecvStream>, CallEnd> {
     let response = reply.await.map_err(|error| reset(&error))?;
     if response.status() != 200 {
-        return Err(Ended::Http(response.status().as_u16()));
+        return Err(CallEnd::Http(response.status().as_u16()));
     }
     match code(response.headers()) {
         Some(ended) => Err(ended),
@@ -156,7 +156,7 @@ async fn beginning_of(reply: ResponseFuture) -> Result<http::Response<RecvStream
 }
 
 /// Reads a reply to its end.
-pub(crate) async fn end_of(reply: ResponseFuture) -> Ended {
+pub(crate) async fn end_of(reply: ResponseFuture) -> CallEnd {
     let all = async {
         let mut body = match beginning_of(reply).await {
             Ok(response) => response.into_body(),
@@ -180,21 +180,21 @@ pub(crate) async fn end_of(reply: ResponseFuture) -> Ended {
 }
 
 /// Reads a reply until it begins, and then leaves: what has no end of its own is ended by its client.
-async fn until_it_begins(reply: ResponseFuture) -> Ended {
+async fn until_it_begins(reply: ResponseFuture) -> CallEnd {
     match timeout(PATIENCE, beginning_of(reply)).await {
-        Ok(Ok(_left)) => Ended::Left,
+        Ok(Ok(_left)) => CallEnd::Left,
         Ok(Err(ended)) => ended,
         Err(_) => panic!("every call is answered"),
     }
 }
 
 /// A call with these bytes as its body, of whose reply `until` reads what it wants.
-async fn call_until<F: Future<Output = Ended>>(
+async fn call_until<F: Future<Output = CallEnd>>(
     client: &SendRequest<Bytes>,
     path: &str,
     body: Bytes,
     until: impl FnOnce(ResponseFuture) -> F,
-) -> Ended {
+) -> CallEnd {
     match begin(client, path).await {
         Ok((reply, mut stream)) => {
             let (ended, ()) = tokio::join!(until(reply), send(&mut stream, body, true));
@@ -205,12 +205,16 @@ async fn call_until<F: Future<Output = Ended>>(
 }
 
 /// A whole call with these bytes as its body.
-pub(crate) async fn call(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> Ended {
+pub(crate) async fn call(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> CallEnd {
     call_until(client, path, body, end_of).await
 }
 
 /// Makes a call that goes on until its client leaves, and leaves.
-pub(crate) async fn call_and_leave(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> Ended {
+pub(crate) async fn call_and_leave(
+    client: &SendRequest<Bytes>,
+    path: &str,
+    body: Bytes,
+) -> CallEnd {
     call_until(client, path, body, until_it_begins).await
 }
 

@@ -8,7 +8,7 @@ use crate::abuse::harness::Abused;
 use crate::abuse::wire;
 
 /// Calls Head with this timeout, and sends its message only when the answer has begun.
-async fn head(abused: &Abused, timeout: &'static str) -> wire::Ended {
+async fn head(abused: &Abused, timeout: &'static str) -> wire::CallEnd {
     let client = wire::connect(abused.address(), 1 << 20).await;
     let mut request = wire::request("/lumpscope.v1.LumpStore/Head");
     let value = http::HeaderValue::from_static(timeout);

@@ -10,7 +10,7 @@ use super::*;
 use crate::disks::StoreKind;
 use crate::experiment::report::{Curve, Dots};
 use crate::experiment::text;
-use crate::studies::compare::watch::Seen;
+use crate::studies::compare::watch::DiskObservations;
 
 fn latency(kind: &str, base_us: u64) -> LatencyView {
     LatencyView {
@@ -313,9 +313,9 @@ fn a_comparison_has_all_its_charts_in_a_file() {
     let mut comparison = comparison();
     for store in &mut comparison.stores {
         store.for_report.curves = vec![Curve::of("Get(1048576)", 1_000_000..1_000_100)];
-        store.for_report.seen = Some(Seen {
+        store.for_report.seen = Some(DiskObservations {
             groups: vec![Dots::of("request, write", vec![(0.0, 0.0), (1e9, 1e9)])],
-            ..Seen::default()
+            ..DiskObservations::default()
         });
     }
     let html = report(&comparison, true).html().unwrap();

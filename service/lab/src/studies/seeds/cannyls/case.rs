@@ -14,7 +14,7 @@ use crate::process::Interrupt;
 use crate::studies::engine::Peer;
 use crate::studies::run::engine::{self as engine_run, EngineRun};
 use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
-use crate::studies::seeds::place::Place;
+use crate::studies::seeds::place::SeedDisk;
 use crate::studies::seeds::place::not_mounted;
 use crate::workload::{Command, Sizing};
 
@@ -37,7 +37,7 @@ pub(super) struct Case {
 
 /// The result.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct CaseResult {
     pub(super) workload: String,
     pub(super) case: Case,
     pub(super) recorded: Recorded,
@@ -46,15 +46,19 @@ pub(super) struct Done {
 
 /// Shared by all cases.
 #[derive(Debug)]
-pub(super) struct Bench<'a> {
+pub(super) struct CaseRunner<'a> {
     pub(super) peer: Option<Peer>,
     pub(super) dir: Option<PathBuf>,
     pub(super) interrupt: &'a Interrupt,
 }
 
-impl Bench<'_> {
+impl CaseRunner<'_> {
     /// Makes the disk, runs, and takes everything away again.
-    pub(super) fn run(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
+    pub(super) fn run(
+        &self,
+        workload: &PublishedWorkload,
+        case: Case,
+    ) -> anyhow::Result<CaseResult> {
         let mut attempt = 1;
         loop {
             self.interrupt.check()?;
@@ -66,7 +70,7 @@ impl Bench<'_> {
         }
     }
 
-    fn once(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<Done> {
+    fn once(&self, workload: &PublishedWorkload, case: Case) -> anyhow::Result<CaseResult> {
         let sizing = Sizing::of(&workload.stream);
         let lab = LabOptions {
             dir: self.dir.clone(),
@@ -74,14 +78,14 @@ impl Bench<'_> {
             ext4_journal: false,
             ..LabOptions::new(sizing.disk_bytes().max(LEAST_DISK))
         };
-        let place = Place::new(case.kind, lab)?;
+        let place = SeedDisk::new(case.kind, lab)?;
         let recorded = match (case.engine, &self.peer) {
             (Engine::Original, Some(peer)) => self.original(workload, case, &place, peer)?,
             _ => self.ours(workload, case, &place, sizing)?,
         };
         let is_put = |command: &&Command| matches!(command, Command::Put { .. });
         let puts = workload.stream.commands.iter().filter(is_put).count();
-        Ok(Done {
+        Ok(CaseResult {
             workload: workload.name.clone(),
             case,
             recorded,
@@ -95,7 +99,7 @@ impl Bench<'_> {
         &self,
         workload: &PublishedWorkload,
         case: Case,
-        place: &Place,
+        place: &SeedDisk,
         peer: &Peer,
     ) -> anyhow::Result<Recorded> {
         recording(place, |path| {
@@ -120,7 +124,7 @@ impl Bench<'_> {
         &self,
         workload: &PublishedWorkload,
         case: Case,
-        place: &Place,
+        place: &SeedDisk,
         sizing: Sizing,
     ) -> anyhow::Result<Recorded> {
         place.inside(|path| engine_run::make(path, &sizing, case.block_size, false))?;
@@ -145,7 +149,7 @@ impl Bench<'_> {
 
 /// Records what the disk is asked for while work is done on it. Nobody else uses it.
 fn recording(
-    place: &Place,
+    place: &SeedDisk,
     work: impl FnOnce(&Path) -> anyhow::Result<RunStats> + Send,
 ) -> anyhow::Result<Recorded> {
     let recorder = Recorder::start(&[place.device()])?.own_everybody();

@@ -18,10 +18,10 @@ use crate::failure::{argument, peer_failed, within};
 use crate::process::Interrupt;
 use crate::studies::engine::{PEER_PROGRAM, Peer};
 use crate::studies::predict;
-use case::{Bench, Case};
+use case::{Case, CaseRunner};
 use lumpscope_units::tell;
 use published_workload::PublishedWorkload;
-use report::{Data, RunView};
+use report::{CannylsRuns, RunView};
 
 /// The four published workloads on a raw disk, on an ext4 without a journal and on an xfs: how long the
 /// published drive would have taken, and why.
@@ -106,7 +106,7 @@ fn check(args: &CannylsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, CannylsRuns)> {
     let (args, rounds) = (&seeds.cannyls, seeds.rounds());
     let drive = predict::drive_named(&seeds.model)?;
     let mut engines = match args.engine {
@@ -127,7 +127,7 @@ fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, 
             None
         }
     };
-    let bench = Bench {
+    let bench = CaseRunner {
         peer,
         dir: seeds.study.dir.clone(),
         interrupt,
@@ -147,7 +147,7 @@ fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, 
             runs.push(RunView::new(&done, &drive, args.scale)?);
         }
     }
-    let data = Data { runs };
+    let data = CannylsRuns { runs };
     let mut report = data.report(args.scale);
     report.fact("Drive", &*drive.title);
     report.fact("Scale of workloads and drive", args.scale.to_string());

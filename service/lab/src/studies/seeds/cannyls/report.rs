@@ -4,8 +4,8 @@ use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
 use super::Engine;
-use super::case::{Case, Done};
-use crate::blocks::{Counted, Trust};
+use super::case::{Case, CaseResult};
+use crate::blocks::{TraceCounts, Trust};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Limit, Picture, Report, Spread, Table, Unit};
 use crate::experiment::text::percent;
@@ -51,12 +51,12 @@ pub(super) struct RunView {
     /// Predicted seconds, in the order of [`RULES`].
     predicted_seconds: [f64; 2],
     puts: u64,
-    counted: Counted,
+    counted: TraceCounts,
     trust: Trust,
 }
 
 impl RunView {
-    pub(super) fn new(done: &Done, drive: &Drive, scale: f64) -> anyhow::Result<RunView> {
+    pub(super) fn new(done: &CaseResult, drive: &Drive, scale: f64) -> anyhow::Result<RunView> {
         let trace = &done.recorded.trace;
         let drive = predict::scaled(drive, scale, trace);
         let mut predicted_seconds = [0.0; 2];
@@ -68,7 +68,7 @@ impl RunView {
             case: done.case,
             predicted_seconds,
             puts: done.puts,
-            counted: Counted::of(trace),
+            counted: TraceCounts::of(trace),
             trust: done.recorded.trust(),
         })
     }
@@ -98,11 +98,11 @@ impl Group<'_> {
 
 /// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Data {
+pub(super) struct CannylsRuns {
     pub(super) runs: Vec<RunView>,
 }
 
-impl Data {
+impl CannylsRuns {
     /// In the order of the table.
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
@@ -263,9 +263,9 @@ mod tests {
             },
             predicted_seconds: [1.0, seconds],
             puts: 1000,
-            counted: Counted {
+            counted: TraceCounts {
                 overlaps,
-                ..Counted::default()
+                ..TraceCounts::default()
             },
             trust: Trust {
                 missing: 0,
@@ -293,7 +293,7 @@ mod tests {
                 runs.push(run((Engine::Original, 4096), kind, number, whole, 0));
             }
         }
-        let report = Data { runs }.report(0.05);
+        let report = CannylsRuns { runs }.report(0.05);
         let Part::Table(table) = &report.sections[0].parts[0] else {
             panic!("a table");
         };

@@ -22,7 +22,7 @@ use crate::process::Interrupt;
 use crate::studies::predict;
 use lumpscope_units::tell;
 use program::{MAX_BLOCK, STEP, cannot_write};
-use report::Data;
+use report::DiskbenchTrials;
 use trial::Trial;
 
 /// Where the published writes began: 512 bytes before the end of the first 4 KiB.
@@ -89,7 +89,7 @@ pub(super) fn run(seeds: &SeedsArgs) -> anyhow::Result<ExitCode> {
     experiment::run(&seeds.study.output, |interrupt| measure(seeds, interrupt))
 }
 
-fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, Data)> {
+fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, DiskbenchTrials)> {
     let (args, rounds) = (&seeds.diskbenchi, seeds.rounds());
     let drive = predict::drive_named(&seeds.model)?;
     let both = || vec![StoreKind::Xfs, StoreKind::Ext4];
@@ -115,5 +115,5 @@ fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, 
         "Runs",
         format!("{rounds} of each, {count} writes of {size} bytes"),
     );
-    Ok((report, Data::of(&trials)))
+    Ok((report, DiskbenchTrials::of(&trials)))
 }

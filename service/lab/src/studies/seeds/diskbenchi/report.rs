@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::ODD_OFFSET;
 use super::trial::Trial;
-use crate::blocks::{Counted, Trust};
+use crate::blocks::{TraceCounts, Trust};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Limit, Picture, Report, Table, Unit};
 use crate::human;
@@ -38,7 +38,7 @@ const NEAR: f64 = 0.05;
 
 /// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Data {
+pub(super) struct DiskbenchTrials {
     trials: Vec<TrialView>,
 }
 
@@ -48,7 +48,7 @@ struct TrialView {
     kind: StoreKind,
     offset: u64,
     run: usize,
-    counted: Counted,
+    counted: TraceCounts,
     /// Sectors beyond the payload.
     padding: i64,
     trust: Trust,
@@ -56,7 +56,7 @@ struct TrialView {
 
 impl TrialView {
     fn of(trial: &Trial) -> TrialView {
-        let counted = Counted::of(&trial.recorded.trace);
+        let counted = TraceCounts::of(&trial.recorded.trace);
         TrialView {
             kind: trial.kind,
             offset: trial.program.offset,
@@ -68,9 +68,9 @@ impl TrialView {
     }
 }
 
-impl Data {
-    pub(super) fn of(trials: &[Trial]) -> Data {
-        Data {
+impl DiskbenchTrials {
+    pub(super) fn of(trials: &[Trial]) -> DiskbenchTrials {
+        DiskbenchTrials {
             trials: trials.iter().map(TrialView::of).collect(),
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn report(
     report.section("Times").add(times(kinds, trials, drive)?);
     report
         .section("Requests")
-        .add(requests(kinds, &Data::of(trials)));
+        .add(requests(kinds, &DiskbenchTrials::of(trials)));
     report.findings.hypotheses = HYPOTHESES.map(str::to_owned).to_vec();
     report.note(&NOTES);
     Ok(report)
@@ -156,7 +156,7 @@ fn times(kinds: &[StoreKind], trials: &[Trial], drive: &Drive) -> anyhow::Result
     Ok(table)
 }
 
-fn requests(kinds: &[StoreKind], data: &Data) -> Table {
+fn requests(kinds: &[StoreKind], data: &DiskbenchTrials) -> Table {
     let of = |kind: &StoreKind| [0, ODD_OFFSET].map(|offset| (*kind, offset));
     let places: Vec<(StoreKind, u64)> = kinds.iter().flat_map(of).collect();
     let names = places

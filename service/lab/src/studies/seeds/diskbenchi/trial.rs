@@ -9,7 +9,7 @@ use super::program::cannot_write;
 use crate::blocks::{Recorded, Recorder};
 use crate::disks::{LabOptions, StoreKind};
 use crate::process::Interrupt;
-use crate::studies::seeds::place::Place;
+use crate::studies::seeds::place::SeedDisk;
 use crate::studies::seeds::place::not_mounted;
 
 /// How often a run is done again of which the kernel did not show every request.
@@ -54,7 +54,7 @@ impl Trial {
         run: usize,
         lab: &LabOptions,
     ) -> anyhow::Result<Trial> {
-        let place = Place::new(kind, lab.clone())?;
+        let place = SeedDisk::new(kind, lab.clone())?;
         let recorder = Recorder::start(&[place.device()])?;
         place.inside(|file| program.run(file).map_err(cannot_write(file)))?;
         let recorded = recorder.finish().into_iter().next();

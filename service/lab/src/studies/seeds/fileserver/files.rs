@@ -22,7 +22,7 @@ const SEED: u64 = 0x6669_6c65;
 
 /// A file: the id of its lump, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub(super) struct StoredFile {
     pub(super) id: u64,
     pub(super) len: usize,
 }
@@ -30,12 +30,12 @@ pub(super) struct File {
 /// All files. Whoever takes one has it alone until it is given back.
 #[derive(Debug)]
 pub(super) struct Files {
-    state: Mutex<State>,
+    state: Mutex<FilePool>,
 }
 
 #[derive(Debug)]
-struct State {
-    there: Vec<File>,
+struct FilePool {
+    there: Vec<StoredFile>,
     absent: Vec<u64>,
     random: StdRng,
     sizes: Gamma<f64>,
@@ -48,7 +48,7 @@ impl Files {
     pub(super) fn new(count: usize) -> Option<Files> {
         let gamma = |mean: u64| Gamma::new(SHAPE, as_float(mean) / SHAPE).ok();
         Some(Files {
-            state: Mutex::new(State {
+            state: Mutex::new(FilePool {
                 there: Vec::new(),
                 absent: (0..count as u64).rev().collect(),
                 random: StdRng::seed_from_u64(SEED),
@@ -58,7 +58,7 @@ impl Files {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FilePool> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,39 +68,39 @@ impl Files {
     }
 
     /// A file to be made, of a random size; `None`: all are there.
-    pub(super) fn take_absent(&self) -> Option<File> {
+    pub(super) fn take_absent(&self) -> Option<StoredFile> {
         let mut state = self.state();
         let state = &mut *state;
         let id = state.absent.pop()?;
         let len = size(state.sizes.sample(&mut state.random));
-        Some(File { id, len })
+        Some(StoredFile { id, len })
     }
 
     /// A random file that is there; `None`: none is.
-    pub(super) fn take(&self) -> Option<File> {
+    pub(super) fn take(&self) -> Option<StoredFile> {
         let mut state = self.state();
         let count = state.there.len();
         (count > 0).then(|| state.there.swap_remove(fastrand::usize(..count)))
     }
 
     /// The file after a random length was appended.
-    pub(super) fn grown(&self, file: File) -> File {
+    pub(super) fn grown(&self, file: StoredFile) -> StoredFile {
         let mut state = self.state();
         let state = &mut *state;
         let more = size(state.appends.sample(&mut state.random));
-        File {
+        StoredFile {
             len: (file.len + more).min(LARGEST),
             ..file
         }
     }
 
     /// Gives back a file that is there.
-    pub(super) fn give(&self, file: File) {
+    pub(super) fn give(&self, file: StoredFile) {
         self.state().there.push(file);
     }
 
     /// Gives back a file that was removed.
-    pub(super) fn give_absent(&self, file: File) {
+    pub(super) fn give_absent(&self, file: StoredFile) {
         self.state().absent.push(file.id);
     }
 }

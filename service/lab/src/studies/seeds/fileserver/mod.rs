@@ -63,7 +63,7 @@ pub(super) fn run(seeds: &SeedsArgs, exe: &Path, transport: Transport) -> anyhow
         within("--files", args.files, 100..=1_000_000)?;
         within("--clients", args.clients, 1..=1000)?;
         content::prepare();
-        let bench = Bench {
+        let bench = FileserverBench {
             args,
             rounds,
             dir: seeds.study.dir.clone().unwrap_or_else(default_dir),
@@ -83,18 +83,18 @@ pub(super) fn run(seeds: &SeedsArgs, exe: &Path, transport: Transport) -> anyhow
             "Runs",
             format!("{rounds} rounds of {} s a run", args.seconds),
         );
-        Ok((report, Data { runs }))
+        Ok((report, FileserverRuns { runs }))
     })
 }
 
 /// The data behind the figures.
 #[derive(Serialize)]
-struct Data {
+struct FileserverRuns {
     runs: Vec<ServerRun>,
 }
 
 /// All that the runs need.
-struct Bench<'a> {
+struct FileserverBench<'a> {
     args: &'a FileserverArgs,
     rounds: usize,
     dir: PathBuf,
@@ -103,7 +103,7 @@ struct Bench<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Bench<'_> {
+impl FileserverBench<'_> {
     async fn runs(&self) -> anyhow::Result<Vec<ServerRun>> {
         let bytes = server::store_bytes(self.args.files);
         tell(&format!("making a store in {}", self.dir.display()));

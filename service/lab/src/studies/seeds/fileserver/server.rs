@@ -14,8 +14,8 @@ use lumpscope_proto::v1;
 use serde::Serialize;
 use tonic::Status;
 
-use super::Bench;
-use super::files::{File, Files, MEAN_FILE};
+use super::FileserverBench;
+use super::files::{Files, MEAN_FILE, StoredFile};
 use crate::experiment::rotate;
 use crate::failure::{call_failed, wrong_bytes};
 use crate::human::as_float;
@@ -46,7 +46,11 @@ pub(super) fn store_bytes(files: usize) -> u64 {
 }
 
 /// Makes the files that are there before the first run.
-pub(super) async fn fill(bench: &Bench<'_>, store: &Path, files: &Files) -> anyhow::Result<()> {
+pub(super) async fn fill(
+    bench: &FileserverBench<'_>,
+    store: &Path,
+    files: &Files,
+) -> anyhow::Result<()> {
     let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
     let mut client = client::connect(SERVICE, &server.url).await?;
     for _ in 0..files.to_fill() {
@@ -63,7 +67,7 @@ pub(super) async fn fill(bench: &Bench<'_>, store: &Path, files: &Files) -> anyh
 
 /// One round: a run in every mode.
 pub(super) async fn round(
-    bench: &Bench<'_>,
+    bench: &FileserverBench<'_>,
     store: &Path,
     files: &Arc<Files>,
     round: usize,
@@ -151,7 +155,7 @@ fn busy_ns(meter: &Meter) -> f64 {
     latencies.mean() * as_float(latencies.len())
 }
 
-async fn run(bench: &Bench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result<Done> {
+async fn run(bench: &FileserverBench<'_>, url: &str, files: &Arc<Files>) -> anyhow::Result<Done> {
     let mut connected = Vec::new();
     for _ in 0..bench.args.clients {
         connected.push(client::connect(SERVICE, url).await?);
@@ -202,7 +206,7 @@ impl Worker {
         }
     }
 
-    async fn put(&mut self, flowop: Flowop, file: File) -> anyhow::Result<()> {
+    async fn put(&mut self, flowop: Flowop, file: StoredFile) -> anyhow::Result<()> {
         let from = Instant::now();
         put(&mut self.client, file)
             .await
@@ -211,7 +215,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn get(&mut self, flowop: Flowop, file: File) -> anyhow::Result<()> {
+    async fn get(&mut self, flowop: Flowop, file: StoredFile) -> anyhow::Result<()> {
         let from = Instant::now();
         let (_, pieces) = client::get(&mut self.client, file.id)
             .await
@@ -294,7 +298,7 @@ impl Worker {
 }
 
 /// Puts a file; a service that is full for the moment is asked again.
-async fn put(client: &mut Client, file: File) -> Result<(), Status> {
+async fn put(client: &mut Client, file: StoredFile) -> Result<(), Status> {
     loop {
         let body = content::body(file.id, file.len);
         match client::put(client, file.id, body).await {
