@@ -107,7 +107,7 @@ fn entry(folder: &Path, name: &str, packed: &Path) -> io::Result<String> {
     // Writing to a text cannot fail.
     let _ = writeln!(
         line,
-        "    File {{ path: {path:?}, kind: {kind:?}, plain: include_bytes!({file:?}), gzip: {gzip} }},"
+        "    PageFile {{ path: {path:?}, kind: {kind:?}, plain: include_bytes!({file:?}), gzip: {gzip} }},"
     );
     Ok(line)
 }

@@ -17,7 +17,7 @@ use super::checks::Checks;
 use super::{MAX_XML, error, xml};
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::{Access, Grants};
-use lumpscope_server::request::{Body as Memory, Scope};
+use lumpscope_server::request::{BodyMemory, Scope};
 
 /// Bytes of a body that are announced within bounds; `Incoming` compares.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Call {
     /// The body, where it is XML: a document of plain text.
     pub(super) document: Vec<u8>,
     /// Memory of the document.
-    pub(super) memory: Option<Memory>,
+    pub(super) memory: Option<BodyMemory>,
 }
 
 pub(super) fn wrong(why: impl Into<String>) -> S3Error {

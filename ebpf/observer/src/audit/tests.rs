@@ -17,7 +17,7 @@ fn stat(requests: u64, bytes: u64) -> DiskStat {
 
 /// Counts on an idle disk.
 fn idle(seen: Counters, kernel: DiskStat) -> Compared {
-    let kernel = Reading {
+    let kernel = CountsReading {
         before: kernel,
         after: kernel,
         flying: 0,
@@ -102,7 +102,7 @@ fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
 /// Three were seen, of which the kernel had counted as many before and after the probes were read,
 /// and so many were under way.
 fn busy(before: u64, after: u64, flying: u64) -> Compared {
-    let reading = Reading {
+    let reading = CountsReading {
         before: stat(before, 4096),
         after: stat(after, 4096),
         flying,

@@ -25,7 +25,7 @@ use tonic::{Code, Status};
 use super::wire::FIELDS;
 use crate::refusal::Refusal;
 use crate::request::Bodies;
-use crate::request::Body as Reservation;
+use crate::request::BodyMemory;
 
 /// Messages of at most so many bytes have a budget of their own, so that large ones do not keep
 /// them waiting.
@@ -109,9 +109,9 @@ pub(super) fn blame(reply: Response<Body>) -> Response<Body> {
 }
 
 /// The memory of a message, once it has been announced.
-pub(super) type MessageMemory = Arc<OnceLock<Reservation>>;
+pub(super) type MessageMemory = Arc<OnceLock<BodyMemory>>;
 
-type Reserving = Pin<Box<dyn Future<Output = Reservation> + Send>>;
+type Reserving = Pin<Box<dyn Future<Output = BodyMemory> + Send>>;
 
 /// A frame, and the memory that its message waits for.
 struct WaitingFrame {
@@ -225,7 +225,7 @@ impl Bounded {
     }
 
     /// There is memory: the time of the message begins.
-    fn hold(&mut self, memory: Reservation) {
+    fn hold(&mut self, memory: BodyMemory) {
         // A message has one prefix.
         let _ = self.held.set(memory);
         let patience = self.intake.patience;

@@ -190,7 +190,7 @@ impl Wanted {
 
 /// Memory for a body, and the buffer that it is received into.
 pub(super) struct BodyBuffer {
-    memory: request::Body,
+    memory: request::BodyMemory,
     buf: LumpBuf,
 }
 
