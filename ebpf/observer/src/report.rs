@@ -2,6 +2,8 @@
 //!
 //! The observer does not link gRPC, so the server copies them field by field.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::api::{GuardPolicy, TraceContext};
@@ -450,6 +452,9 @@ pub struct BlockIo {
     pub own_bytes: u64,
     /// True: it served other requests too.
     pub shared: bool,
+    /// All requests that it served, if it is shared; not kept for later questions.
+    #[serde(skip)]
+    pub sharers: Arc<[u64]>,
     /// Signed distance in bytes from the end of the request sent before; absent: unknown.
     pub seek_bytes: Option<i64>,
     /// Owner of the request the disk was sent before; empty: unknown.

@@ -89,10 +89,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Reply {
+    fn call(&mut self, mut request: Request<B>) -> Reply {
         let call = self.connection.call();
         let on = self.clone();
-        let scope = on.serving.requests.begin(None, request.headers());
+        request.extensions_mut().insert(self.connection.clone());
+        let scope = on.serving.requests.begin(None, &request);
         let span = scope.span().clone();
         let reply = async move {
             let reply = on.answer(scope, request).await;

@@ -77,6 +77,11 @@ fn three_stores_are_served_and_loaded_and_vanish() {
         (&0.into(), &0.into()),
         "{said}"
     );
+    for verb in ["put", "get"] {
+        let names = ["p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"];
+        let latency = names.map(|name| said["latency"][verb][name].as_u64());
+        assert!(latency[0] > Some(0) && latency.is_sorted(), "{said}");
+    }
     for store in ["raw", "ext4", "xfs"] {
         let empty = format!("lumpscope_store_lumps{{store=\"{store}\"}} 0");
         let left = lumps(&service);

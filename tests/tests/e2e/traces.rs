@@ -13,6 +13,7 @@ use lumpscope_proto::v1::{
 use lumpscope_tests::client::{Client, content, id};
 use lumpscope_tests::collector::Collected;
 use lumpscope_tests::needs::{Need, alone};
+use lumpscope_tests::s3;
 use lumpscope_tests::service::{Service, lab_with_stores};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -194,6 +195,8 @@ fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
         "lumpscope.v1.LumpStore/Put"
     );
     assert_eq!(text(&root.attributes, "rpc.response.status_code"), "OK");
+    assert_eq!(text(&root.attributes, "client.address"), "127.0.0.1");
+    assert!(number(root, "client.port") > 0);
     assert_eq!(text(&root.attributes, "lumpscope.store"), "raw");
     assert_eq!(
         number(root, "lumpscope.request_id"),
@@ -337,6 +340,69 @@ fn check_within(spans: &[Span], parent: &Span) {
         assert!(begins && ends, "{span:?} in {parent:?}");
         check_within(spans, span);
     }
+}
+
+/// Clients that put at a time share flushes and wait for each other's batches; and S3 has clients, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_span_is_linked_with_those_of_the_requests_that_it_names() {
+    let Some(_alone) = alone(&[Need::Root]) else {
+        return;
+    };
+    let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
+    let (collector, collected) = Collected::listen(any()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = s3::keys(folder.path(), "");
+    let keys = keys.to_str().expect("plain text");
+    let more = ["--s3-listen", "127.0.0.1:0", "--s3-credentials", keys];
+    let slow = ["--trace-slower-than", "1us"];
+    let service = serve(&lab, collector, &[&more[..], &slow].concat());
+    let bucket = s3::BucketClient::new(&service.s3, "bbb", s3::ACCESS, s3::SECRET);
+    let made = tokio::task::spawn_blocking(move || bucket.create()).await;
+    assert_eq!(made.expect("no panic").map(|(code, _)| code), Some(200));
+    let puts = (0..8).map(|of| {
+        let grpc = service.grpc.clone();
+        tokio::spawn(async move {
+            let mut client = Client::connect(&grpc).await.expect("it is up");
+            for id in (of * 20)..(of * 20 + 20) {
+                let put = client.put("raw", id, content(id, 1, 4096)).await;
+                put.expect("it works");
+            }
+        })
+    });
+    for put in puts.collect::<Vec<_>>() {
+        put.await.expect("no panic");
+    }
+    let is_root = |span: &&Span| span.kind() == SpanKind::Server;
+    let spans = until("a span of each request", || {
+        let spans = collected.spans();
+        (spans.iter().filter(is_root).count() == 161).then_some(spans)
+    })
+    .await;
+    let mut seen = BTreeSet::new();
+    for span in &spans {
+        for link in &span.links {
+            let linked = |root: &&Span| root.span_id == link.span_id;
+            let root = spans.iter().filter(is_root).find(linked);
+            let root = root.expect("a link leads to a request that is exported");
+            assert_eq!((&root.trace_id, link.flags & 1), (&link.trace_id, 1));
+            assert_ne!(root.trace_id, span.trace_id, "it is another request's");
+            let relation = text(&link.attributes, "lumpscope.relation");
+            if relation == "waited_for" {
+                let named = number(span, "lumpscope.waited_for_request_id");
+                assert_eq!(named, number(root, "lumpscope.request_id"));
+            }
+            seen.insert(relation);
+        }
+    }
+    for relation in ["waited_for", "shared", "previous_owner"] {
+        assert!(seen.contains(relation), "{relation} in {seen:?}");
+    }
+    let s3 = spans.iter().filter(is_root);
+    let mut s3 = s3.filter(|span| span.name.starts_with("S3/"));
+    let s3 = s3.next().expect("the bucket was made");
+    assert_eq!(text(&s3.attributes, "client.address"), "127.0.0.1");
+    assert!(number(s3, "client.port") > 0);
+    assert!(service.stop(), "the service ends well");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -59,7 +59,7 @@ impl Correlator {
             disk.checks.add(event, self.joiner.names_of(found));
         }
         disk.checks.ambiguous += u64::from(found.is_ambiguous());
-        let shares = self.shares(found, owner.requests().len() > 1);
+        let shares = self.shares(found, &owner);
         let stores = if self.taps.want_blocks() {
             self.joiner.stores_of(found)
         } else {
@@ -81,7 +81,11 @@ impl Correlator {
     }
 
     /// Each request's share of the block request.
-    fn shares(&self, found: &Match, shared: bool) -> Shares {
+    fn shares(&self, found: &Match, owner: &Owner) -> Shares {
+        let sharers = match owner {
+            Owner::Requests(all) => Some(all),
+            _ => None,
+        };
         let mut shares = Shares::new();
         for part in &found.parts {
             let Some(io) = self.joiner.io(part.io) else {
@@ -96,7 +100,7 @@ impl Correlator {
                     purpose: io.purpose,
                     own_bytes: part.bytes / heads + rest,
                     of_io: part.bytes,
-                    shared,
+                    sharers: sharers.cloned(),
                     uncertain: part.uncertain,
                 });
             }

@@ -1,6 +1,7 @@
 //! Explained requests, kept for a while for questions after the fact.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use crate::report::SlowRequest;
 
@@ -69,7 +70,11 @@ impl ExplainedRequests {
     }
 
     /// Keeps a request as long as it deserves it.
-    pub(super) fn add(&mut self, ended: &EndedRequest, explained: SlowRequest) {
+    pub(super) fn add(&mut self, ended: &EndedRequest, mut explained: SlowRequest) {
+        for block in &mut explained.blocks {
+            // As many as shared a commit: the bounds above leave no room for them.
+            block.sharers = Arc::default();
+        }
         let one = One {
             store: ended.store,
             end_ns: ended.end_ns,

@@ -36,8 +36,8 @@ pub(super) struct Share {
     pub(super) own_bytes: u64,
     /// Of an I/O that was done for it: with what those have who share the I/O.
     pub(super) of_io: u64,
-    /// Others have something of it too.
-    pub(super) shared: bool,
+    /// All that have something of it, when it is more than one.
+    pub(super) sharers: Option<Arc<[u64]>>,
     /// It may be another's altogether.
     pub(super) uncertain: bool,
 }

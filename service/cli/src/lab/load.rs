@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::client::{ConnectionArgs, OutputFormat};
 use crate::observe::live::ending;
-use crate::output::{complain, print};
+use crate::output::{complain, print, tell};
 
 /// Ids begin here unless told otherwise: "lumpload" in ASCII, then zeros.
 const FIRST_ID: &str = "6c756d706c6f61640000000000000000";
@@ -31,7 +31,7 @@ const MAX_LUMPS: u32 = 10_000_000;
 /// `lumpscope load`.
 #[derive(Args)]
 #[command(
-    after_help = "Prints a line per second, and latencies at the end. It uses the ids from --first-id on, at most --lumps of each store. Concurrent commands \
+    after_help = "Prints a line per second (with --json on standard error), and percentiles at the end. It uses the ids from --first-id on, at most --lumps of each store. Concurrent commands \
                   need different values of --first-id. Exit code 1: a request failed, or a get \
                   returned wrong bytes."
 )]
@@ -128,10 +128,10 @@ pub(super) async fn run(connection: ConnectionArgs, args: LoadArgs) -> Result<Ex
     };
     let begun = Instant::now();
     let mut printed = Ok(());
-    let (counts, ended) = mix::run(clients, &mix, |second| {
-        if !args.form.json && printed.is_ok() {
-            printed = print(&format!("{second}; {}", second.latency()));
-        }
+    let (counts, ended) = mix::run(clients, &mix, |second| match args.form.json {
+        true => tell(&second.second()),
+        false if printed.is_ok() => printed = print(&second.second()),
+        false => {}
     })
     .await;
     let printed = printed.and_then(|()| say(&args, &counts, begun.elapsed().as_secs_f64()));
@@ -187,9 +187,6 @@ fn say(args: &LoadArgs, counts: &MixCounts, seconds: f64) -> Result<()> {
             "deletes": counts.of(Verb::Delete).requests, "bytes": all.bytes,
             "failed": all.errors, "wrong": counts.wrong, "seconds": seconds, "latency": latency})
     };
-    let text = || {
-        let latency = counts.latency().replace("; ", "\n");
-        format!("{counts} in {seconds:.1} s\n{latency}")
-    };
+    let text = || format!("{counts} in {seconds:.1} s\n{}", counts.latency());
     args.form.say(json, text)
 }

@@ -81,6 +81,7 @@ impl Spread {
         let at = |key| self.percentile.get(key).copied().unwrap_or(0);
         Latency {
             p50_ns: at("50.000000"),
+            p90_ns: at("90.000000"),
             p99_ns: at("99.000000"),
             p999_ns: at("99.900000"),
             max_ns: self.max,
@@ -169,7 +170,7 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         "--allow_file_create=0",
         "--lat_percentiles=1",
         "--clat_percentiles=0",
-        "--percentile_list=50:99:99.9",
+        "--percentile_list=50:90:99:99.9",
         "--output-format=json",
     ];
     arguments.extend(fixed.map(str::to_owned));
@@ -223,7 +224,7 @@ mod tests {
             {"fio version": "fio-3.33", "jobs": [{"error": 0,
             "read": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"max": 0}},
             "write": {"io_bytes": 2097152, "total_ios": 2, "runtime": 500, "lat_ns": {"max": 9,
-                "percentile": {"50.000000": 3, "99.000000": 8, "99.900000": 9}}}}]}"#;
+                "percentile": {"50.000000": 3, "90.000000": 7, "99.000000": 8, "99.900000": 9}}}}]}"#;
         let result = parse(printed, JobKind::DurableWrite).expect("it is understood");
         assert_eq!(result.requests, 2);
         assert!((result.bytes_per_second() - 4_194_304.0).abs() < 1.0);

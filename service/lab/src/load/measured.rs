@@ -15,6 +15,8 @@ const DIGITS: u8 = 3;
 pub struct Latency {
     /// Half took no longer.
     pub p50_ns: u64,
+    /// 90 % took no longer.
+    pub p90_ns: u64,
     /// 99 % took no longer.
     pub p99_ns: u64,
     /// 99.9 % took no longer.
@@ -134,6 +136,7 @@ impl Meter {
             seconds: self.timed.as_secs_f64(),
             latency: Latency {
                 p50_ns: at(0.5),
+                p90_ns: at(0.9),
                 p99_ns: at(0.99),
                 p999_ns: at(0.999),
                 max_ns: self.latencies.max(),

@@ -15,7 +15,7 @@ use tokio::time::interval_at;
 
 use super::pace::{Pace, Worker, drive};
 use super::target::{Failure, Refusal, Region, StoreClient};
-use super::{Measured, Meter};
+use super::{Latency, Measured, Meter};
 
 /// Bytes beyond one lump, so that lumps differ: each is a window into one buffer.
 const SPREAD: usize = 1 << 20;
@@ -23,6 +23,15 @@ const SPREAD: usize = 1 << 20;
 const DELETES: u32 = 20;
 /// Wait after a request that failed, so that a service that is away is not hammered.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Name of a percentile, and where it is.
+type Percentile = (&'static str, fn(&Latency) -> u64);
+const PERCENTILES: [Percentile; 5] = [
+    ("p50", |latency| latency.p50_ns),
+    ("p90", |latency| latency.p90_ns),
+    ("p99", |latency| latency.p99_ns),
+    ("p99.9", |latency| latency.p999_ns),
+    ("max", |latency| latency.max_ns),
+];
 /// Between two reports of what was done.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -96,18 +105,46 @@ impl MixCounts {
         all.finish()
     }
 
-    /// Latencies of each kind of request that there was.
+    /// Latencies of each kind of request that there was, a line each.
     #[must_use]
     pub fn latency(&self) -> String {
         let some = Verb::ALL.map(|verb| (verb, self.of(verb)));
         let some = some.iter().filter(|(_, measured)| measured.requests > 0);
         let lines = some.map(|(verb, measured)| {
             let latency = &measured.latency;
-            let of = [latency.p50_ns, latency.p99_ns, latency.max_ns];
-            let [p50, p99, max] = of.map(human::duration_ns);
-            format!("{} p50 {p50}, p99 {p99}, max {max}", verb.name())
+            let of =
+                PERCENTILES.map(|(name, at)| format!("{name} {}", human::duration_ns(at(latency))));
+            format!("{} {}", verb.name(), of.join(", "))
         });
-        lines.collect::<Vec<_>>().join("; ")
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// `22 requests/s, 22 MiB/s, p50 1.2 ms, p99 3.4 ms`, and what went wrong, if this was a second.
+    #[must_use]
+    pub fn second(&self) -> String {
+        let all = self.all();
+        let latency = match all.requests {
+            0 => String::new(),
+            _ => {
+                let of = [all.latency.p50_ns, all.latency.p99_ns];
+                let [p50, p99] = of.map(human::duration_ns);
+                format!(", p50 {p50}, p99 {p99}")
+            }
+        };
+        let bytes = human::bytes(all.bytes);
+        let wrong = self.failures();
+        format!("{} requests/s, {bytes}/s{latency}{wrong}", all.requests)
+    }
+
+    /// What went wrong, each behind a comma.
+    fn failures(&self) -> String {
+        let kinds = [
+            (self.all().errors, "failed"),
+            (self.wrong, "returned wrong bytes"),
+        ];
+        let some = kinds.into_iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, what)| format!(", {count} {what}"))
+            .collect()
     }
 
     fn add(&mut self, more: &MixCounts) {
@@ -121,18 +158,11 @@ impl MixCounts {
 /// `12 puts, 10 gets, 1 delete, 22 MiB`, and what went wrong.
 impl fmt::Display for MixCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.all();
         for verb in Verb::ALL {
             let requests = human::counted(self.of(verb).requests, verb.name());
             write!(f, "{requests}, ")?;
         }
-        f.write_str(&human::bytes(all.bytes))?;
-        for (count, what) in [(all.errors, "failed"), (self.wrong, "returned wrong bytes")] {
-            if count > 0 {
-                write!(f, ", {count} {what}")?;
-            }
-        }
-        Ok(())
+        write!(f, "{}{}", human::bytes(self.all().bytes), self.failures())
     }
 }
 
@@ -386,10 +416,23 @@ mod tests {
         assert!(puts.requests > 0 && gets.requests > 0, "{good:?}");
         assert_eq!(puts.bytes, puts.requests * 100);
         assert!(good.all().latency.max_ns.abs_diff(5000) < 50);
+        assert!(
+            good.second().ends_with("/s, p50 5.00 µs, p99 5.00 µs"),
+            "{}",
+            good.second()
+        );
+        let latencies = "get p50 5.00 µs, p90 5.00 µs, p99 5.00 µs, p99.9 5.00 µs, max 5.00 µs";
+        assert!(
+            good.latency().lines().any(|line| line == latencies),
+            "{}",
+            good.latency()
+        );
+        assert_eq!(MixCounts::default().second(), "0 requests/s, 0 B/s");
 
         let bad = counts(true).await;
         assert_eq!(bad.wrong, bad.of(Verb::Get).requests);
-        assert!(bad.wrong > 0);
+        let wrong = format!(", {} returned wrong bytes", bad.wrong);
+        assert!(bad.wrong > 0 && bad.second().ends_with(&wrong));
     }
 
     #[tokio::test]

@@ -130,12 +130,9 @@ fn serve(options: &LabArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result
     for store in lab.stores() {
         format(exe, &lab, store, capacity, interrupt)?;
     }
-    step(
-        "serves them; `lumpscope load` gives them work, Ctrl-C ends it and removes the disks"
-            .to_owned(),
-    );
+    step("serves them; Ctrl-C ends it and removes the disks".to_owned());
     let mut command = lab.command(exe);
-    command.arg("serve");
+    command.args(["serve", "--root-is-fine"]);
     for store in lab.stores() {
         let mut name = OsString::from(format!("{}=", store.name));
         name.push(&store.store_path);
@@ -186,24 +183,37 @@ fn step(what: String) {
     tell(&format!("lab: {what}"));
 }
 
-/// Prints what the service prints, and tells the page's address when it is ready.
+/// Prints what the service prints, and tells what to do with it when it is ready.
 fn pass_on(stdout: impl Read + Send + 'static) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             // A reader of ours that has gone is no reason to stop reading.
             let _ = writeln!(io::stdout(), "{line}");
-            if let Some(address) = page_address(&line) {
-                step(format!("page: http://{address}/"));
+            if let Some((grpc, page)) = addresses(&line) {
+                step(format!("page: http://{page}/"));
+                step(format!("try next:\n{}", next(grpc)));
             }
         }
     })
 }
 
-/// Of the line by which the service says that it is ready.
-fn page_address(line: &str) -> Option<&str> {
-    line.strip_prefix("lumpscope ready ")?
-        .split(' ')
-        .find_map(|word| word.strip_prefix("metrics="))
+/// Addresses of gRPC and of the page, of the line by which the service says that it is ready.
+fn addresses(line: &str) -> Option<(&str, &str)> {
+    let words = line.strip_prefix("lumpscope ready ")?.split(' ');
+    let of = |key| words.clone().find_map(|word| word.strip_prefix(key));
+    Some((of("grpc=")?, of("metrics=")?))
+}
+
+/// Commands that use the stores, a line each.
+fn next(grpc: &str) -> String {
+    let server = match grpc {
+        "127.0.0.1:50051" => String::new(),
+        other => format!(" --server http://{other}"),
+    };
+    let commands = ["load", "top", "explain --slowest 5"];
+    commands
+        .map(|command| format!("  lumpscope {command}{server}"))
+        .join("\n")
 }
 
 fn format(
@@ -246,10 +256,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_where_the_ready_line_says() {
+    fn page_and_server_are_where_the_ready_line_says() {
         let line = "lumpscope ready grpc=127.0.0.1:50051 metrics=[::1]:9090 s3=127.0.0.1:9000";
-        assert_eq!(page_address(line), Some("[::1]:9090"));
-        assert_eq!(page_address("metrics=127.0.0.1:9090"), None);
+        assert_eq!(addresses(line), Some(("127.0.0.1:50051", "[::1]:9090")));
+        assert_eq!(addresses("metrics=127.0.0.1:9090"), None);
+    }
+
+    #[test]
+    fn commands_name_the_server_where_it_is_elsewhere() {
+        let usual = "  lumpscope load\n  lumpscope top\n  lumpscope explain --slowest 5";
+        assert_eq!(next("127.0.0.1:50051"), usual);
+        let other = next("[::1]:50051");
+        assert!(other.ends_with("\n  lumpscope explain --slowest 5 --server http://[::1]:50051"));
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub struct Setting {
 #[must_use]
 pub fn settings() -> Vec<Setting> {
     let command = ServeArgs::augment_args(Command::new("serve"));
-    command.get_arguments().filter_map(setting).collect()
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown.filter_map(setting).collect()
 }
 
 /// All settings as rows of a table.

@@ -101,7 +101,7 @@ impl<S> Auth<S> {
     /// A refusal has an id and is counted as every request is.
     fn refuse(&self, request: &http::Request<Body>, refusal: Refusal) -> http::Response<Body> {
         let method = methods::name_of(request.uri().path());
-        let scope = self.requests.begin(Some(method), request.headers());
+        let scope = self.requests.begin(Some(method), request);
         scope.end_as(refusal.code(), &refusal.to_string());
         let mut response = Status::from(refusal).into_http();
         let id = http::HeaderValue::from(scope.id());

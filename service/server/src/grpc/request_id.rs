@@ -68,7 +68,7 @@ where
         let path = request.uri().path();
         let max = methods::find(path).map_or(Some(0), Method::max_message);
         let method = methods::name_of(path);
-        let scope = self.requests.begin(Some(method), request.headers());
+        let scope = self.requests.begin(Some(method), &request);
         if let Some(caller) = request.extensions().get::<Caller>() {
             let connection = Connection::of(request.extensions());
             scope.set_caller(caller.clone(), connection);

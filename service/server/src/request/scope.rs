@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use http::{Extensions, HeaderMap};
+use http::{Extensions, Request};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::{EngineTimes, Error, LumpId, Payer, RequestCtx, RequestId};
 use lumpscope_objects::{Ctx, Times};
@@ -22,7 +22,7 @@ use tracing::{Span, debug_span};
 use super::deadline::Deadline;
 use super::methods::Name;
 use super::trace_context::TraceParent;
-use crate::door::{Caller, Connection};
+use crate::door::{Caller, Connection, Peer};
 use crate::refusal::Refusal;
 use crate::stores::{NamedStore, UnderWay};
 use crate::usdt::{self, LumpOp};
@@ -50,6 +50,8 @@ pub struct RequestOutcome<'a> {
     pub message: &'a str,
     /// Its place in the client's trace.
     pub parent: Option<&'a TraceParent>,
+    /// The other end of its connection; `None`: it came by no socket of the door.
+    pub client: Option<Peer>,
 }
 
 /// Begins requests, and gives each its id.
@@ -70,8 +72,9 @@ impl Requests {
 
     /// Begins a request. `None`: what it asks for is not known yet, see [`Scope::set_method`].
     #[must_use]
-    pub fn begin(self: &Arc<Self>, method: Option<Name>, headers: &HeaderMap) -> Arc<Scope> {
+    pub fn begin<B>(self: &Arc<Self>, method: Option<Name>, request: &Request<B>) -> Arc<Scope> {
         self.sink.begun();
+        let headers = request.headers();
         let (deadline, trace) = (Deadline::of(headers), TraceParent::of(headers));
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let span = debug_span!(
@@ -88,6 +91,7 @@ impl Requests {
             begin_ns: monotonic_ns(),
             deadline,
             trace,
+            client: Connection::of(request.extensions()).map(Connection::peer),
             span,
             requests: Arc::clone(self),
             caller: OnceLock::new(),
@@ -123,6 +127,7 @@ pub struct Scope {
     begin_ns: u64,
     deadline: Option<Deadline>,
     trace: Option<TraceParent>,
+    client: Option<Peer>,
     span: Span,
     requests: Arc<Requests>,
     /// Caller; set before anything else sees the scope.
@@ -425,6 +430,7 @@ impl Scope {
             code,
             message,
             parent: self.trace.as_ref(),
+            client: self.client,
         });
         drop(inside);
     }

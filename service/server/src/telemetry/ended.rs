@@ -55,12 +55,14 @@ impl Reporter {
             .tracing
             .choose(ended.parent, (took, has_arm), ended.code)?;
         let state = ended.parent.map(TraceParent::state);
-        self.tracing.chosen(About {
+        let about = About {
             request: ended.summary.request,
             method: ended.method.full,
             code: Some(ended.code),
             state: state.cloned().unwrap_or_default(),
-        });
+            client: ended.client,
+        };
+        self.tracing.chosen(about, trace);
         Some(trace)
     }
 }

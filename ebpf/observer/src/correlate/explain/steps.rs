@@ -108,7 +108,7 @@ fn of_block(known: &RequestFacts<'_>, block: &Block) -> Step {
 
 fn what(known: &RequestFacts<'_>, block: &Block) -> String {
     let (event, share) = (&block.event, &block.share);
-    let shared = if share.shared {
+    let shared = if share.sharers.is_some() {
         ", shared with other requests"
     } else {
         ""

@@ -150,7 +150,7 @@ impl Story<'_> {
             1 => "",
             _ => "the farthest ",
         };
-        let shared = if farthest.share.shared {
+        let shared = if farthest.share.sharers.is_some() {
             ", shared with other requests"
         } else {
             ""

@@ -63,7 +63,7 @@ impl ExporterShared {
             return;
         }
         let ids = RandomIdGenerator::default();
-        let at = (Clock::now(), &self.servers);
+        let at = (Clock::now(), self);
         let made = spans::of(explained, trace, &about, at, &ids);
         lock(&self.queue).extend(made);
     }

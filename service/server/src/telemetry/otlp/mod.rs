@@ -15,7 +15,7 @@ mod sampling;
 mod send;
 mod spans;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,7 +40,7 @@ use crate::request::TraceParent;
 const WATCHED: usize = 1024;
 /// Requests that were chosen and whose explanation has not come: the oldest are forgotten.
 const CHOSEN: usize = 4096;
-/// Spans that wait to be sent: at about 1 KiB each, 8 MiB.
+/// Spans that wait to be sent: at about 1 KiB each, 8 MiB; with all links, three times that.
 pub const QUEUE: usize = 8192;
 /// Longest that spans are still sent when the service ends, after the batch under way.
 pub const FLUSH_WITHIN: Duration = Duration::from_secs(3);
@@ -89,6 +89,8 @@ struct ExporterShared {
     chosen: Mutex<VecDeque<About>>,
     /// Explained by the service alone: requests that named no store.
     alone: Mutex<Vec<SlowRequest>>,
+    /// The last [`CHOSEN`] requests that were chosen, for links to their spans.
+    contexts: Mutex<BTreeMap<u64, TraceContext>>,
     queue: Mutex<VecDeque<SpanData>>,
     counts: ExporterCounts,
     servers: Servers,
@@ -134,6 +136,7 @@ impl Tracing {
         let shared = Arc::new(ExporterShared {
             chosen: Mutex::default(),
             alone: Mutex::default(),
+            contexts: Mutex::default(),
             queue: Mutex::default(),
             counts: ExporterCounts {
                 up: AtomicI64::new(-1),
@@ -189,8 +192,14 @@ impl Tracing {
 
     /// Tells what the observer does not know of a request that was chosen, before the observer is
     /// told of its end.
-    pub fn chosen(&self, about: About) {
+    pub fn chosen(&self, about: About, context: TraceContext) {
         let Some(running) = &self.running else { return };
+        let mut contexts = lock(&running.shared.contexts);
+        contexts.insert(about.request, context);
+        if contexts.len() > CHOSEN {
+            contexts.pop_first();
+        }
+        drop(contexts);
         let mut chosen = lock(&running.shared.chosen);
         if chosen.len() >= CHOSEN {
             chosen.pop_front();
@@ -315,6 +324,7 @@ mod tests {
     use lumpscope_observer::{BlockIo, StageTime};
 
     use super::*;
+    use crate::door::Peer;
 
     /// A request with one stage and `blocks` block requests.
     fn explained(blocks: usize) -> SlowRequest {
@@ -347,6 +357,7 @@ mod tests {
         ExporterShared {
             chosen: Mutex::default(),
             alone: Mutex::default(),
+            contexts: Mutex::default(),
             queue: Mutex::default(),
             counts: ExporterCounts::default(),
             servers: servers(),
@@ -403,12 +414,12 @@ mod tests {
             request: 5,
             method: "lumpscope.v1.LumpStore/Get",
             code: Some(Code::DataLoss),
-            state: Default::default(),
+            ..About::unknown(5)
         };
         let trace = explained.trace.unwrap();
         let ids = RandomIdGenerator::default();
-        let servers = servers();
-        let at = (spans::Clock::now(), &servers);
+        let shared = shared();
+        let at = (spans::Clock::now(), &shared);
         let made = spans::of(&explained, trace, &about, at, &ids);
         assert_eq!(made.len(), spans::count(&explained));
         let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
@@ -464,7 +475,11 @@ mod tests {
         let explained = explained(0);
         let ids = RandomIdGenerator::default();
         let of = |servers| {
-            let (at, trace) = ((spans::Clock::now(), &servers), explained.trace.unwrap());
+            let shared = ExporterShared {
+                servers,
+                ..shared()
+            };
+            let (at, trace) = ((spans::Clock::now(), &shared), explained.trace.unwrap());
             let made = spans::of(&explained, trace, &about, at, &ids).swap_remove(0);
             let says = |key| said(&made, key).unwrap();
             let schema = made.instrumentation_scope.schema_url().unwrap();
@@ -478,6 +493,66 @@ mod tests {
         assert_eq!(of(s3), ("127.0.0.2".to_owned(), "9000".to_owned()));
         let everywhere = Servers::new(([0, 0, 0, 0], 50051).into(), None);
         assert_ne!(of(everywhere).0, "0.0.0.0");
+    }
+
+    #[test]
+    fn the_client_is_named_as_far_as_it_has_an_address() {
+        let (explained, ids, shared) = (explained(0), RandomIdGenerator::default(), shared());
+        let of = |client| {
+            let about = About {
+                client,
+                ..About::unknown(5)
+            };
+            let (at, trace) = ((spans::Clock::now(), &shared), explained.trace.unwrap());
+            let made = spans::of(&explained, trace, &about, at, &ids).swap_remove(0);
+            ["client.address", "client.port", "network.transport"].map(|key| said(&made, key))
+        };
+        let named = |words: [&str; 3]| words.map(|word| Some(word.to_owned()));
+        let mapped = "[::ffff:192.0.2.7]:4711".parse().unwrap();
+        let tcp = named(["192.0.2.7", "4711", "tcp"]);
+        assert_eq!(of(Some(Peer::Tcp(mapped))), tcp);
+        let unix = Peer::Unix {
+            pid: Some(7),
+            uid: Some(0),
+        };
+        assert_eq!(of(Some(unix)), [None, None, Some("unix".to_owned())]);
+        assert_eq!(of(None), [None, None, None]);
+    }
+
+    #[test]
+    fn spans_are_linked_with_those_of_the_requests_they_name() {
+        let mut explained = explained(1);
+        explained.waited_for = Some(3);
+        explained.blocks[0].previous_owner = "request 4".to_owned();
+        explained.blocks[0].sharers = (4..40).collect();
+        let shared = shared();
+        // Of the first ones, request 9 is not exported.
+        for id in (3..40).filter(|id| *id != 9) {
+            let context = TraceContext {
+                trace_id: u128::from(id),
+                span_id: 100 + id,
+                parent_span_id: 0,
+            };
+            lock(&shared.contexts).insert(id, context);
+        }
+        let (about, ids) = (About::unknown(5), RandomIdGenerator::default());
+        let (at, trace) = ((spans::Clock::now(), &shared), explained.trace.unwrap());
+        let made = spans::of(&explained, trace, &about, at, &ids);
+        let links = |span: &SpanData| -> Vec<(u64, String)> {
+            let links = span.links.iter().map(|link| {
+                let id = u64::from_be_bytes(link.span_context.span_id().to_bytes());
+                (id, link.attributes[0].value.to_string())
+            });
+            links.collect()
+        };
+        assert_eq!(links(&made[0]), [(103, "waited_for".to_owned())]);
+        assert!(links(&made[1]).is_empty(), "a stage names nobody");
+        let of_block = links(&made[2]);
+        assert_eq!(of_block[0], (104, "previous_owner".to_owned()));
+        let sharers: Vec<u64> = of_block[1..].iter().map(|(id, _)| *id).collect();
+        let first = [104, 106, 107, 108].into_iter().chain(110..121);
+        assert!(sharers.into_iter().eq(first), "{of_block:?}");
+        assert_eq!(made[2].links.dropped_count, 19);
     }
 
     #[test]

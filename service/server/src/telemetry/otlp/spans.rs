@@ -21,17 +21,22 @@ use std::time::{Duration, SystemTime};
 use lumpscope_observer::{BlockIo, RequestSummary, SlowRequest, StageTime, TraceContext};
 use lumpscope_proto::code_name;
 use opentelemetry::trace::{
-    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+    Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };
 use opentelemetry::{Array, InstrumentationScope, KeyValue, Value};
-use opentelemetry_sdk::trace::{RandomIdGenerator, SpanData};
+use opentelemetry_sdk::trace::{RandomIdGenerator, SpanData, SpanLinks};
 use opentelemetry_semantic_conventions::attribute::{
-    ERROR_TYPE, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME, SERVER_ADDRESS, SERVER_PORT,
+    CLIENT_ADDRESS, CLIENT_PORT, ERROR_TYPE, NETWORK_TRANSPORT, RPC_METHOD,
+    RPC_RESPONSE_STATUS_CODE, RPC_SYSTEM_NAME, SERVER_ADDRESS, SERVER_PORT,
 };
 use tonic::Code;
 
 use super::sampling::is_fault;
-use super::{new_span_id, scope};
+use super::{ExporterShared, lock, new_span_id, scope};
+use crate::door::Peer;
+
+/// Most links of a span to the spans of other requests; the rest is counted.
+const LINKS: usize = 16;
 
 /// Facts about a request that only the service knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +49,8 @@ pub struct About {
     pub code: Option<Code>,
     /// The client's `tracestate`; passed on.
     pub state: TraceState,
+    /// The client; `None`: unknown.
+    pub client: Option<Peer>,
 }
 
 impl About {
@@ -54,6 +61,7 @@ impl About {
             method: "",
             code: None,
             state: TraceState::NONE,
+            client: None,
         }
     }
 }
@@ -154,7 +162,7 @@ pub(super) fn of(
     explained: &SlowRequest,
     trace: TraceContext,
     about: &About,
-    (clock, servers): (Clock, &Servers),
+    (clock, shared): (Clock, &ExporterShared),
     ids: &RandomIdGenerator,
 ) -> Vec<SpanData> {
     let make = Maker {
@@ -162,7 +170,7 @@ pub(super) fn of(
         trace,
         about,
         clock,
-        servers,
+        shared,
         scope: scope(),
     };
     let mut spans = vec![make.request()];
@@ -293,12 +301,24 @@ fn number(key: &'static str, value: u64) -> KeyValue {
     KeyValue::new(key, signed(value))
 }
 
+/// What is said of the other end of a connection.
+fn client(peer: Peer) -> Vec<KeyValue> {
+    match peer {
+        Peer::Tcp(client) => vec![
+            KeyValue::new(CLIENT_ADDRESS, client.ip().to_canonical().to_string()),
+            KeyValue::new(CLIENT_PORT, i64::from(client.port())),
+            KeyValue::new(NETWORK_TRANSPORT, "tcp"),
+        ],
+        Peer::Unix { .. } => vec![KeyValue::new(NETWORK_TRANSPORT, "unix")],
+    }
+}
+
 struct Maker<'a> {
     explained: &'a SlowRequest,
     trace: TraceContext,
     about: &'a About,
     clock: Clock,
-    servers: &'a Servers,
+    shared: &'a ExporterShared,
     scope: InstrumentationScope,
 }
 
@@ -310,10 +330,11 @@ impl Maker<'_> {
             "" => "_OTHER",
             method => method,
         };
-        let (system, server) = match (method.starts_with("S3/"), &self.servers.s3) {
+        let servers = &self.shared.servers;
+        let (system, server) = match (method.starts_with("S3/"), &servers.s3) {
             (true, Some(s3)) => ("aws-api", s3),
-            (true, None) => ("aws-api", &self.servers.grpc),
-            (false, _) => ("grpc", &self.servers.grpc),
+            (true, None) => ("aws-api", &servers.grpc),
+            (false, _) => ("grpc", &servers.grpc),
         };
         let mut attributes = vec![
             KeyValue::new(RPC_SYSTEM_NAME, system),
@@ -324,6 +345,7 @@ impl Maker<'_> {
             number("lumpscope.bytes", what.bytes),
             number("lumpscope.block_requests", what.block_requests.into()),
         ];
+        attributes.extend(about.client.into_iter().flat_map(client));
         let texts = [
             ("lumpscope.store", &what.store),
             ("lumpscope.device", &what.device),
@@ -366,6 +388,7 @@ impl Maker<'_> {
         span.span_kind = SpanKind::Server;
         span.parent_span_is_remote = self.trace.parent_span_id != 0;
         span.attributes = attributes;
+        span.links = self.links(what.waited_for.map(|id| ("waited_for", id)));
         span.status = status;
         span
     }
@@ -425,6 +448,10 @@ impl Maker<'_> {
             let owner = text("lumpscope.previous_owner", &block.previous_owner);
             span.attributes.push(owner);
         }
+        let before = block.previous_owner.strip_prefix("request ");
+        let before = before.and_then(|id| Some(("previous_owner", id.parse().ok()?)));
+        let sharers = block.sharers.iter().map(|id| ("shared", *id));
+        span.links = self.links(before.into_iter().chain(sharers));
         if block.failed {
             let why = match block.failure.as_str() {
                 "" => "the disk said that it failed".to_owned(),
@@ -433,6 +460,29 @@ impl Maker<'_> {
             span.status = Status::error(why);
         }
         Some(span)
+    }
+
+    /// Links to those of the requests that are exported too.
+    fn links(&self, requests: impl IntoIterator<Item = (&'static str, u64)>) -> SpanLinks {
+        let contexts = lock(&self.shared.contexts);
+        let others = requests.into_iter();
+        let others = others.filter(|(_, id)| *id != self.explained.request_id);
+        let mut found = others.filter_map(|(relation, id)| {
+            let other = contexts.get(&id)?;
+            let context = SpanContext::new(
+                TraceId::from(other.trace_id),
+                SpanId::from(other.span_id),
+                TraceFlags::SAMPLED,
+                false,
+                TraceState::NONE,
+            );
+            let relation = KeyValue::new("lumpscope.relation", relation);
+            Some(Link::new(context, vec![relation], 0))
+        });
+        let mut links = SpanLinks::default();
+        links.links = found.by_ref().take(LINKS).collect();
+        links.dropped_count = u32::try_from(found.count()).unwrap_or(u32::MAX);
+        links
     }
 
     fn span(&self, name: &'static str, place: Place, parent: u64, id: u64) -> SpanData {
