@@ -57,7 +57,6 @@ setup_clients() {
 
 setup_bench() {
     install_needs "${ceph_needs[@]}"
-    install_once seaweedfs "$seaweedfs_version" -- install_seaweedfs || lacking "SeaweedFS (built with Go)"
     say "building the published engine"
     of_peer build
     ln -sf ../../debug/lumpscope-cannyls-peer "$tools/bin/"
