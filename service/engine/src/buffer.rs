@@ -25,7 +25,7 @@ use crate::waker::Waker;
 
 mod memory;
 
-use memory::{MIN_ALIGNMENT, Memory, capacity_for};
+use memory::{MIN_ALIGNMENT, PageMemory, capacity_for};
 
 /// Bytes a pool keeps at most.
 const POOL_LIMIT: usize = 128 * 1024 * 1024;
@@ -74,7 +74,7 @@ pub struct BufferPool {
     budget: u64,
     /// How many of them gets may have.
     gets_limit: u64,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Notified when a counted buffer comes back.
     released: Condvar,
     /// Called when a counted buffer comes back after a read found no room.
@@ -82,8 +82,8 @@ pub struct BufferPool {
 }
 
 #[derive(Default)]
-struct State {
-    free: BTreeMap<usize, Vec<Memory>>,
+struct PoolState {
+    free: BTreeMap<usize, Vec<PageMemory>>,
     free_bytes: usize,
     /// Bytes of all buffers in use, counted or not.
     out: usize,
@@ -105,14 +105,14 @@ struct State {
     reader_waits: bool,
 }
 
-impl State {
+impl PoolState {
     fn used(&self) -> u64 {
         self.puts + self.gets
     }
 
     /// Free buffers that make room for a new one of `capacity` bytes, the largest first: above
     /// [`POOL_LIMIT`], sizes that nobody asks for do not add to those that are in use.
-    fn make_room(&mut self, capacity: usize) -> Vec<Memory> {
+    fn make_room(&mut self, capacity: usize) -> Vec<PageMemory> {
         let enough = self.free_bytes.saturating_sub(capacity);
         let mut gone = Vec::new();
         while self.free_bytes > enough
@@ -169,7 +169,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for PoolState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (free, used) = (self.free_bytes, self.used());
         write!(f, "{free} free bytes, {used} bytes of lumps")
@@ -360,7 +360,7 @@ impl BufferPool {
         self.capacity_of(usize::try_from(len).unwrap_or(usize::MAX / 2))
     }
 
-    fn short_of(&self, state: &State, payer: Payer, bytes: u64) -> Option<Short> {
+    fn short_of(&self, state: &PoolState, payer: Payer, bytes: u64) -> Option<Short> {
         let has_enough = payer.shares(self.gets_limit).any(|(payer, share)| {
             let held = state.held_by(payer);
             held > 0 && held.saturating_add(bytes) > share
@@ -374,7 +374,7 @@ impl BufferPool {
         (no_room || too_much).then_some(Short::Memory)
     }
 
-    fn out_of_reserve(self: &Arc<Self>, state: &mut State, bytes: u64) -> Option<Reservation> {
+    fn out_of_reserve(self: &Arc<Self>, state: &mut PoolState, bytes: u64) -> Option<Reservation> {
         let reserve = self.gets_limit.min(self.budget) / RESERVE;
         if bytes <= SMALL && state.small + bytes <= reserve {
             return Some(self.reserved(state, Charge::SmallGet, bytes));
@@ -383,7 +383,12 @@ impl BufferPool {
         None
     }
 
-    fn reserved(self: &Arc<Self>, state: &mut State, charge: Charge, bytes: u64) -> Reservation {
+    fn reserved(
+        self: &Arc<Self>,
+        state: &mut PoolState,
+        charge: Charge,
+        bytes: u64,
+    ) -> Reservation {
         state.hold(charge, bytes);
         Reservation {
             pool: Arc::clone(self),
@@ -415,13 +420,13 @@ impl BufferPool {
         state.sleepers -= 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn buffer(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, PoolState>,
         len: usize,
         capacity: usize,
         charge: Option<Charge>,
@@ -437,7 +442,7 @@ impl BufferPool {
         // Memory that comes new, or goes, may take long.
         drop(state);
         drop(gone);
-        let memory = recycled.unwrap_or_else(|| Memory::allocate(capacity, self.alignment));
+        let memory = recycled.unwrap_or_else(|| PageMemory::allocate(capacity, self.alignment));
         AlignedBuf {
             memory: Some(memory),
             len,
@@ -446,7 +451,7 @@ impl BufferPool {
         }
     }
 
-    fn give_back(&self, memory: Memory, charge: Option<Charge>) {
+    fn give_back(&self, memory: PageMemory, charge: Option<Charge>) {
         let capacity = memory.capacity();
         let mut state = self.lock();
         state.out -= capacity;
@@ -462,7 +467,7 @@ impl BufferPool {
         }
     }
 
-    fn release(&self, mut state: MutexGuard<'_, State>, charge: Charge, bytes: u64) {
+    fn release(&self, mut state: MutexGuard<'_, PoolState>, charge: Charge, bytes: u64) {
         state.give(charge, bytes);
         if charge == Charge::Lent {
             return;
@@ -512,7 +517,7 @@ impl Drop for Reservation {
 /// Bytes aligned for direct I/O. Goes back to its pool when dropped.
 pub struct AlignedBuf {
     /// Present until drop.
-    memory: Option<Memory>,
+    memory: Option<PageMemory>,
     len: usize,
     /// Part of the budget it takes.
     charge: Option<Charge>,
@@ -536,7 +541,7 @@ impl AlignedBuf {
     /// When half of its own length is no multiple of the alignment, or less than `len`.
     pub(crate) fn halves(self, len: usize) -> [Self; 2] {
         let pool = Arc::clone(&self.pool);
-        Memory::halves(self, len).map(|memory| Self {
+        PageMemory::halves(self, len).map(|memory| Self {
             memory: Some(memory),
             len,
             charge: None,
@@ -546,7 +551,7 @@ impl AlignedBuf {
 
     /// Uses the first `len` bytes of its memory, which must have so many.
     pub(crate) fn set_len(&mut self, len: usize) {
-        let capacity = self.memory.as_ref().map_or(0, Memory::capacity);
+        let capacity = self.memory.as_ref().map_or(0, PageMemory::capacity);
         assert!(len <= capacity, "{len} of {capacity} bytes");
         self.len = len;
     }

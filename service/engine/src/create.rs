@@ -12,7 +12,7 @@ use crate::format::{Header, header, label, minfs, trailer};
 use crate::guard::{FormatError, Signature, VolatileMedium};
 use crate::options::Layout;
 use crate::units::{BlockSize, ByteLen, ByteOffset};
-use target::Target;
+use target::CreateTarget;
 
 /// No area for checkpoints is reserved where it would take more than this part of the device.
 pub(crate) const SMALLEST_SHARE: u64 = 32;
@@ -108,7 +108,7 @@ pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, 
     if let Some(name) = options.name.filter(|name| !label::is_name(name)) {
         return Err(FormatError::Name(label::wrong_name(name)));
     }
-    let target = Target::open(path, options)?;
+    let target = CreateTarget::open(path, options)?;
     let made = make(&target, block_size, options);
     if made.is_err() && target.is_created() {
         target.remove();
@@ -129,19 +129,19 @@ pub fn format(path: &Path, options: &CreateOptions<'_>) -> Result<FormatReport, 
 }
 
 fn make(
-    target: &Target,
+    target: &CreateTarget,
     block_size: BlockSize,
     options: &CreateOptions<'_>,
-) -> Result<(Plan, Vec<Signature>, u64), FormatError> {
+) -> Result<(CreatePlan, Vec<Signature>, u64), FormatError> {
     // What --force never overrules comes first.
-    let plan = Plan::new(target, block_size, options)?;
+    let plan = CreatePlan::new(target, block_size, options)?;
     let erased = target.check_empty(options.force)?;
     let written = write::make(target, &plan, options)?;
     Ok((plan, erased, written))
 }
 
 /// Places of the parts of a store.
-struct Plan {
+struct CreatePlan {
     layout: Layout,
     header: Header,
     geometry: Geometry,
@@ -149,9 +149,9 @@ struct Plan {
     checkpoints: Option<Area>,
 }
 
-impl Plan {
+impl CreatePlan {
     fn new(
-        target: &Target,
+        target: &CreateTarget,
         block_size: BlockSize,
         options: &CreateOptions<'_>,
     ) -> Result<Self, FormatError> {

@@ -4,22 +4,22 @@
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::options::QueuePolicy;
-use crate::owner::admission::pace::Kind;
+use crate::owner::admission::pace::RequestKind;
 use crate::owner::waiting::order::{Kinds, Moment, Order};
-use crate::owner::waiting::queue::{Place, Queue};
-use crate::storage::index::{Entry, Filler, Index};
+use crate::owner::waiting::queue::{Queue, QueuePlace};
+use crate::storage::index::{Filler, Index, IndexEntry};
 use crate::units::{BlockCount, BlockIndex, RingPosition};
 
 /// An index without a store around it, for benches.
 #[derive(Debug)]
 pub struct IndexProbe(Index);
 
-fn entry(n: u64) -> Entry {
+fn entry(n: u64) -> IndexEntry {
     let portion = Portion::new(BlockIndex(n), BlockCount(1)).ok();
     let record = RingPosition(n);
     portion.map_or_else(
-        || Entry::embedded(record, 1),
-        |portion| Entry::data(record, portion, Some(20)),
+        || IndexEntry::embedded(record, 1),
+        |portion| IndexEntry::data(record, portion, Some(20)),
     )
 }
 
@@ -71,8 +71,8 @@ impl QueueProbe {
 
     /// A get at byte `position` of the device waits.
     pub fn push(&mut self, position: u64) {
-        let place = Place {
-            kind: Kind::Get,
+        let place = QueuePlace {
+            kind: RequestKind::Get,
             position,
             deadline: None,
             expires: false,

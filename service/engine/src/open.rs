@@ -21,14 +21,14 @@ use crate::mutant::{self, Mutant};
 use crate::options::{CommitMode, ImageIdentity, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
-use crate::owner::{Checkpointer, Driver, Limits, Owner, Restored, Shared};
+use crate::owner::{Checkpointer, Driver, Limits, Owner, OwnerShared, Restored};
 use crate::stats::Counters;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
 use crate::storage::run;
 use crate::storage::salvage::repair;
 use crate::storage::unsettled;
-use crate::store::{Inner, Store};
+use crate::store::{Store, StoreInner};
 
 /// Data I/Os in flight that make sense for a pool of threads.
 const THREADS_DEPTH: usize = 32;
@@ -109,7 +109,7 @@ fn prepare(
     };
     let info = store_info(&device, &recovered, &options);
     let block_size = recovered.storage.header.block_size;
-    let shared = Arc::new(Shared::new(&options));
+    let shared = Arc::new(OwnerShared::new(&options));
     let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
     let limits = limits(&info, &options);
     let queue_depth = limits.data_ios as u64;
@@ -142,7 +142,7 @@ fn prepare(
         limits,
         &options,
     );
-    let inner = Inner {
+    let inner = StoreInner {
         info,
         block_size,
         pool,

@@ -20,8 +20,8 @@ use crate::health::Health;
 use crate::lump::{LumpId, Placement};
 use crate::options::{CommitMode, StoreInfo};
 use crate::owner::command::put::{DataLump, Put};
-use crate::owner::command::{Arrival, Command, Reply};
-use crate::owner::{Shared, on_engine_thread};
+use crate::owner::command::{Arrival, StoreCommand, TimedReply};
+use crate::owner::{OwnerShared, on_engine_thread};
 use crate::payload::LumpBuf;
 use crate::request::{
     CollectOutcome, Durability, PutCondition, PutGroup, PutOptions, PutOutcome, RequestCtx,
@@ -44,11 +44,11 @@ pub const LIVE_SHARE: u64 = 4;
 /// called in a callback. Callbacks are called on a thread of the engine, and must be quick.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<StoreInner>,
 }
 
 /// State shared by the handles of one store.
-pub(crate) struct Inner {
+pub(crate) struct StoreInner {
     pub(crate) info: StoreInfo,
     pub(crate) block_size: BlockSize,
     pub(crate) pool: Arc<BufferPool>,
@@ -60,13 +60,13 @@ pub(crate) struct Inner {
     pub(crate) queue_depth: u64,
     /// Most bytes of a piece of a lump that comes in; `None`: lumps are written whole.
     pub(crate) piece_bytes: Option<u64>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<OwnerShared>,
     /// Generation of the next put; starts at the wall clock, so it grows from open to open.
     pub(crate) generation: AtomicU64,
     pub(crate) owner: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Drop for Inner {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         // The owner thread finishes what it has and ends.
         self.commands = None;
@@ -98,7 +98,7 @@ impl Store {
     pub const MAX_DELETE_IDS: usize = 16_384;
 
     /// Hands a command over if the store lets it in now.
-    fn send(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
+    fn send(&self, ctx: RequestCtx, command: StoreCommand) -> Result<(), Error> {
         self.check_disk(&command)?;
         let admission = &self.inner.shared.admission;
         if command.goes_on() {
@@ -111,7 +111,7 @@ impl Store {
 
     /// Refuses what needs the disk while there is none. Here and not only in the owner thread, which
     /// a disk that hangs may hold up.
-    fn check_disk(&self, command: &Command) -> Result<(), Error> {
+    fn check_disk(&self, command: &StoreCommand) -> Result<(), Error> {
         let refusal = self.inner.shared.condition.refusal();
         match refusal.filter(|_| command.needs_disk()) {
             Some(error) => {
@@ -124,7 +124,7 @@ impl Store {
     }
 
     /// For a command that was let in. If the store is closing, nobody counts any more.
-    fn hand_over(&self, ctx: RequestCtx, command: Command) -> Result<(), Error> {
+    fn hand_over(&self, ctx: RequestCtx, command: StoreCommand) -> Result<(), Error> {
         let commands = self.inner.commands.as_ref().ok_or(Error::Closed)?;
         let _inside = self.inner.shared.gate.enter()?;
         commands
@@ -138,7 +138,7 @@ impl Store {
     fn call<T: Send + 'static>(
         &self,
         ctx: RequestCtx,
-        command: impl FnOnce(Reply<T>) -> Command,
+        command: impl FnOnce(TimedReply<T>) -> StoreCommand,
     ) -> Result<T, Error> {
         self.try_call(ctx, |reply| Ok(command(reply)))
     }
@@ -147,10 +147,10 @@ impl Store {
     fn try_call<T: Send + 'static>(
         &self,
         ctx: RequestCtx,
-        command: impl FnOnce(Reply<T>) -> Result<Command, Error>,
+        command: impl FnOnce(TimedReply<T>) -> Result<StoreCommand, Error>,
     ) -> Result<T, Error> {
         let (sender, answer): (_, Receiver<Result<T, Error>>) = bounded(1);
-        let reply = Reply::new(Box::new(move |result, _| {
+        let reply = TimedReply::new(Box::new(move |result, _| {
             let _ = sender.send(result);
         }));
         let command = command(reply)?;
@@ -173,8 +173,8 @@ impl Store {
         id: LumpId,
         buf: LumpBuf,
         options: PutOptions,
-        reply: Reply<PutOutcome>,
-    ) -> Result<Command, Error> {
+        reply: TimedReply<PutOutcome>,
+    ) -> Result<StoreCommand, Error> {
         let mut put = Put {
             request: ctx.id,
             durability: options.durability,
@@ -198,7 +198,7 @@ impl Store {
                 put.records = record;
             }
         }
-        Ok(Command::Put(Box::new(put)))
+        Ok(StoreCommand::Put(Box::new(put)))
     }
 
     /// Where a lump of `len` bytes goes that may go anywhere: into the journal if it is
@@ -222,8 +222,8 @@ impl Store {
         ctx: RequestCtx,
         group: PutGroup,
         durability: Durability,
-        reply: Reply<PutOutcome>,
-    ) -> Result<Command, Error> {
+        reply: TimedReply<PutOutcome>,
+    ) -> Result<StoreCommand, Error> {
         let (id, buf) = group.embedded;
         let (mut records, len) = embed(id, &buf)?;
         for &id in &group.deletes {
@@ -237,7 +237,7 @@ impl Store {
             });
         }
         let data = group.data.map(|(id, buf)| self.seal(id, buf));
-        Ok(Command::Put(Box::new(Put {
+        Ok(StoreCommand::Put(Box::new(Put {
             request: ctx.id,
             durability,
             condition: PutCondition::Always,
@@ -339,7 +339,9 @@ impl Store {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Failed`], [`Error::Closed`].
     pub fn collect(&self) -> Result<CollectOutcome, Error> {
-        self.call(RequestCtx::default(), |reply| Command::Collect { reply })
+        self.call(RequestCtx::default(), |reply| StoreCommand::Collect {
+            reply,
+        })
     }
 
     /// Runs the collection without waiting, for a stepped store.
@@ -347,8 +349,8 @@ impl Store {
     /// # Errors
     /// [`Error::Busy`], [`Error::Closed`]; in the callback also those of [`Store::collect`].
     pub fn submit_collect(&self, on_done: OnDone<CollectOutcome>) -> Result<(), Error> {
-        let reply = Reply::new(on_done);
-        self.send(RequestCtx::default(), Command::Collect { reply })
+        let reply = TimedReply::new(on_done);
+        self.send(RequestCtx::default(), StoreCommand::Collect { reply })
     }
 
     /// Has the scrubber begin a pass at once, or go on with the one it has begun, at `rate` bytes a
@@ -406,7 +408,10 @@ impl Store {
     pub fn close(self) -> Result<(), Error> {
         let (sender, closed) = bounded(1);
         // Nobody has to make room for the end.
-        self.hand_over(RequestCtx::default(), Command::Close { closed: sender })?;
+        self.hand_over(
+            RequestCtx::default(),
+            StoreCommand::Close { closed: sender },
+        )?;
         closed.recv().unwrap_or(Err(Error::Closed))
     }
 }

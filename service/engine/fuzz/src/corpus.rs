@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use lumpscope_engine::device::sim::Random;
 
-use crate::Target;
+use crate::FuzzTarget;
 
 /// Longest mutation.
 const LONGEST: usize = 4096;
 
-fn seeds(target: &Target, corpus: &Path) -> Vec<Vec<u8>> {
+fn seeds(target: &FuzzTarget, corpus: &Path) -> Vec<Vec<u8>> {
     let folder = corpus.join(target.name);
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -49,7 +49,7 @@ fn mutate(bytes: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Random) {
 ///
 /// # Panics
 /// When the target does, and when there are no seeds or they cannot be read.
-pub fn explore(target: &Target, corpus: &Path) {
+pub fn explore(target: &FuzzTarget, corpus: &Path) {
     let seeds = seeds(target, corpus);
     assert!(!seeds.is_empty(), "{} has no seeds", target.name);
     for seed in &seeds {

@@ -11,7 +11,7 @@ mod structures;
 
 /// A target: its name is that of its folder in `corpus`.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Name on the command line.
     pub name: &'static str,
     /// To be called with any bytes.
@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
+pub const TARGETS: &[FuzzTarget] = &[
     target("header", structures::header, 20_000),
     target("journal_header", structures::journal_header, 5_000),
     target("records", structures::records, 20_000),
@@ -33,8 +33,8 @@ pub const TARGETS: &[Target] = &[
 
 /// A target.
 #[must_use]
-pub const fn target(name: &'static str, run: fn(&[u8]), mutations: u64) -> Target {
-    Target {
+pub const fn target(name: &'static str, run: fn(&[u8]), mutations: u64) -> FuzzTarget {
+    FuzzTarget {
         name,
         run,
         mutations,
@@ -43,7 +43,7 @@ pub const fn target(name: &'static str, run: fn(&[u8]), mutations: u64) -> Targe
 
 /// The target of this name.
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static Target> {
+pub fn by_name(name: &str) -> Option<&'static FuzzTarget> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
@@ -52,8 +52,8 @@ const VARIABLE: &str = "LUMPSCOPE_FUZZ_TARGET";
 
 /// The one of `targets` that the environment names; ends the program when it names none.
 #[must_use]
-pub fn chosen(targets: &'static [Target]) -> &'static Target {
-    static CHOSEN: OnceLock<&Target> = OnceLock::new();
+pub fn chosen(targets: &'static [FuzzTarget]) -> &'static FuzzTarget {
+    static CHOSEN: OnceLock<&FuzzTarget> = OnceLock::new();
     CHOSEN.get_or_init(|| {
         let name = std::env::var(VARIABLE).unwrap_or_default();
         let found = targets.iter().find(|target| target.name == name);

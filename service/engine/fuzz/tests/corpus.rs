@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use lumpscope_engine_fuzz::{TARGETS, Target, by_name, corpus};
+use lumpscope_engine_fuzz::{FuzzTarget, TARGETS, by_name, corpus};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Address space of the program with all its threads; no image has more than 128 KiB.
 const ADDRESS_SPACE: u64 = 2 * 1024 * 1024 * 1024;
 
-fn explore(target: &Target) {
+fn explore(target: &FuzzTarget) {
     let old = getrlimit(Resource::As);
     setrlimit(
         Resource::As,

@@ -23,15 +23,15 @@ pub(super) const TAIL_STEP: usize = 64 * 1024;
 pub(super) const MIN_ALIGNMENT: usize = 4096;
 
 /// Memory of whole pages, owned.
-pub(super) struct Memory {
+pub(super) struct PageMemory {
     pub(super) start: NonNull<u8>,
     /// How it was allocated; its size is the capacity.
     layout: Layout,
-    source: Source,
+    source: MemorySource,
 }
 
 /// Where memory comes from.
-enum Source {
+enum MemorySource {
     Heap,
     Mapped,
     /// A part of another buffer, which goes back when all of its parts have.
@@ -41,18 +41,18 @@ enum Source {
 }
 
 // SAFETY: the memory is owned exclusively and plain bytes.
-unsafe impl Send for Memory {}
+unsafe impl Send for PageMemory {}
 // SAFETY: shared access to it only reads.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for PageMemory {}
 
-impl Memory {
+impl PageMemory {
     pub(super) fn capacity(&self) -> usize {
         self.layout.size()
     }
 
     /// True: it goes back with the buffer that it is a part of, not by itself.
     pub(super) fn is_part(&self) -> bool {
-        matches!(self.source, Source::Part { .. })
+        matches!(self.source, MemorySource::Part { .. })
     }
 
     /// The two halves of a buffer, each at least `half` bytes of which nobody else has any.
@@ -70,7 +70,7 @@ impl Memory {
             start: NonNull::new(whole.start().wrapping_add(at))
                 .expect("both begin within the whole"),
             layout,
-            source: Source::Part {
+            source: MemorySource::Part {
                 _of: Arc::clone(&whole),
             },
         })
@@ -86,7 +86,7 @@ impl Memory {
             return Self {
                 start,
                 layout,
-                source: Source::Mapped,
+                source: MemorySource::Mapped,
             };
         }
         // SAFETY: the layout is not of size zero.
@@ -97,16 +97,16 @@ impl Memory {
         Self {
             start,
             layout,
-            source: Source::Heap,
+            source: MemorySource::Heap,
         }
     }
 }
 
-impl Drop for Memory {
+impl Drop for PageMemory {
     fn drop(&mut self) {
         match self.source {
-            Source::Part { .. } => {}
-            Source::Mapped => {
+            MemorySource::Part { .. } => {}
+            MemorySource::Mapped => {
                 // SAFETY: exactly this range was mapped by `map_huge` and nothing points to it.
                 let unmapped =
                     unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity()) };
@@ -116,7 +116,7 @@ impl Drop for Memory {
                 );
             }
             // SAFETY: allocated in `allocate` with this layout.
-            Source::Heap => unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) },
+            MemorySource::Heap => unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) },
         }
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::CreateOptions;
 use crate::guard::aliases::{self, Taken, as_flags};
-use crate::guard::in_use::{Disk, check_file_unused};
+use crate::guard::in_use::{DiskDevices, check_file_unused};
 use crate::guard::{self, FormatError, Signature, User, VolatileMedium};
 use crate::signature::samples;
 use crate::units::{ByteLen, ByteOffset};
@@ -19,23 +19,23 @@ use crate::units::{ByteLen, ByteOffset};
 const FALLBACK_ALIGNMENT: u64 = 4096;
 
 /// An open target. Nobody else can mount, swap to or lock it while this lives.
-pub(super) struct Target {
+pub(super) struct CreateTarget {
     path: PathBuf,
     file: File,
     /// The other ways to its bytes, held with it.
     _aliases: Vec<File>,
-    kind: Kind,
+    kind: TargetKind,
     volatile: Option<VolatileMedium>,
     len: u64,
     alignment: u64,
 }
 
-enum Kind {
-    Block { disk: Disk },
+enum TargetKind {
+    Block { disk: DiskDevices },
     File { created: bool },
 }
 
-impl Target {
+impl CreateTarget {
     /// Opens what is at `path` with direct I/O for this process alone, or creates a file.
     pub(super) fn open(path: &Path, options: &CreateOptions<'_>) -> Result<Self, FormatError> {
         let error = |error| FormatError::io(path, "looking at it", None, error);
@@ -73,7 +73,8 @@ impl Target {
 
     fn open_block(path: &Path, place: &File, metadata: &fs::Metadata) -> Result<Self, FormatError> {
         let error = |what, source| FormatError::io(path, what, None, source);
-        let disk = Disk::of(path, metadata).map_err(|e| error("looking for partitions", e))?;
+        let disk =
+            DiskDevices::of(path, metadata).map_err(|e| error("looking for partitions", e))?;
         disk.check_unused(path, metadata)?;
         if disk
             .is_read_only()
@@ -103,7 +104,7 @@ impl Target {
             path: path.to_owned(),
             _aliases: hold(path, &file)?,
             file,
-            kind: Kind::Block { disk },
+            kind: TargetKind::Block { disk },
             volatile: None,
             len,
             alignment,
@@ -183,7 +184,7 @@ impl Target {
             path: path.to_owned(),
             _aliases: hold(path, &file)?,
             file,
-            kind: Kind::File { created },
+            kind: TargetKind::File { created },
             volatile: None,
             len,
             alignment,
@@ -214,19 +215,19 @@ impl Target {
     }
 
     pub(super) fn is_block_device(&self) -> bool {
-        matches!(self.kind, Kind::Block { .. })
+        matches!(self.kind, TargetKind::Block { .. })
     }
 
     /// True when this process made the file.
     pub(super) fn is_created(&self) -> bool {
-        matches!(self.kind, Kind::File { created: true })
+        matches!(self.kind, TargetKind::File { created: true })
     }
 
     /// True when the kernel knows partitions of the disk.
     pub(super) fn has_partitions(&self) -> bool {
         match &self.kind {
-            Kind::Block { disk } => !disk.partitions().is_empty(),
-            Kind::File { .. } => false,
+            TargetKind::Block { disk } => !disk.partitions().is_empty(),
+            TargetKind::File { .. } => false,
         }
     }
 
@@ -238,16 +239,18 @@ impl Target {
     ) -> Result<ByteLen, FormatError> {
         let available = self.len.saturating_sub(base.0);
         match (&self.kind, asked) {
-            (Kind::Block { .. }, Some(wanted)) if wanted > available => {
+            (TargetKind::Block { .. }, Some(wanted)) if wanted > available => {
                 Err(FormatError::CapacityExceedsDevice {
                     path: self.path.clone(),
                     wanted: ByteLen(wanted),
                     available: ByteLen(available),
                 })
             }
-            (Kind::File { .. }, None) if self.len == 0 => Err(FormatError::CapacityRequired {
-                path: self.path.clone(),
-            }),
+            (TargetKind::File { .. }, None) if self.len == 0 => {
+                Err(FormatError::CapacityRequired {
+                    path: self.path.clone(),
+                })
+            }
             (_, asked) => Ok(ByteLen(asked.unwrap_or(available))),
         }
     }
@@ -267,16 +270,18 @@ impl Target {
             });
         }
         match &self.kind {
-            Kind::Block { disk } if !disk.partitions().is_empty() => Err(FormatError::Partitions {
-                path: path(),
-                names: disk.partitions(),
-            }),
-            Kind::File { .. } if self.len > 0 => Err(FormatError::FileNotEmpty {
+            TargetKind::Block { disk } if !disk.partitions().is_empty() => {
+                Err(FormatError::Partitions {
+                    path: path(),
+                    names: disk.partitions(),
+                })
+            }
+            TargetKind::File { .. } if self.len > 0 => Err(FormatError::FileNotEmpty {
                 path: path(),
                 len: ByteLen(self.len),
             }),
-            Kind::Block { .. } => self.check_samples(),
-            Kind::File { .. } => Ok(found),
+            TargetKind::Block { .. } => self.check_samples(),
+            TargetKind::File { .. } => Ok(found),
         }
     }
 

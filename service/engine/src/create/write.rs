@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::target::Target;
-use super::{CreateOptions, Plan, Prealloc};
+use super::target::CreateTarget;
+use super::{CreateOptions, CreatePlan, Prealloc};
 use crate::format::checkpoint::{CheckpointHeader, HEADER_SPACE};
 use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::JournalHeader;
@@ -33,8 +33,8 @@ const _: () = assert!(minfs::ZEROED_BLOCKS * minfs::BLOCK_LEN <= WIPED_LEN);
 
 /// Makes the store; returns the bytes written.
 pub(super) fn make(
-    target: &Target,
-    plan: &Plan,
+    target: &CreateTarget,
+    plan: &CreatePlan,
     options: &CreateOptions<'_>,
 ) -> Result<u64, FormatError> {
     let mut writer = Writer::new(target);
@@ -81,7 +81,7 @@ fn wipe_device(writer: &mut Writer<'_>) -> Result<(), FormatError> {
 /// Empties the file, gives it its size, and allocates it as asked.
 fn make_file(
     writer: &mut Writer<'_>,
-    plan: &Plan,
+    plan: &CreatePlan,
     options: &CreateOptions<'_>,
 ) -> Result<(), FormatError> {
     let (file, len) = (writer.target.file(), plan.geometry.end().0);
@@ -138,7 +138,7 @@ fn erase_signatures(writer: &mut Writer<'_>) -> Result<(), FormatError> {
 }
 
 /// Makes the kernel forget the partitions of a table that is gone.
-fn drop_partitions(target: &Target) -> Result<(), FormatError> {
+fn drop_partitions(target: &CreateTarget) -> Result<(), FormatError> {
     guard::partitions::reread(target.file()).map_err(|source| {
         FormatError::io(
             target.path(),
@@ -153,7 +153,7 @@ fn drop_partitions(target: &Target) -> Result<(), FormatError> {
 /// checked copy of both headers.
 fn write_journal(
     writer: &mut Writer<'_>,
-    plan: &Plan,
+    plan: &CreatePlan,
     name: Option<&str>,
 ) -> Result<CheckedCopy, FormatError> {
     let head = JournalHeader {
@@ -188,7 +188,7 @@ fn write_journal(
 }
 
 /// Marks the area behind the image as one for checkpoints: nothing is ever written there without.
-fn reserve_checkpoints(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), FormatError> {
+fn reserve_checkpoints(writer: &mut Writer<'_>, plan: &CreatePlan) -> Result<(), FormatError> {
     let Some(area) = plan.checkpoints else {
         return Ok(());
     };
@@ -201,13 +201,13 @@ fn reserve_checkpoints(writer: &mut Writer<'_>, plan: &Plan) -> Result<(), Forma
 }
 
 /// `bytes` filled up with zeros to one block.
-fn block_of(plan: &Plan, bytes: &[u8]) -> Vec<u8> {
+fn block_of(plan: &CreatePlan, bytes: &[u8]) -> Vec<u8> {
     let mut block = bytes.to_vec();
     block.resize(usize::from(plan.header.block_size.get()), 0);
     block
 }
 
-fn sync_directory(target: &Target) -> Result<(), FormatError> {
+fn sync_directory(target: &CreateTarget) -> Result<(), FormatError> {
     let parent = guard::folder_of(target.path());
     File::open(&parent)
         .and_then(|directory| directory.sync_all())
@@ -216,7 +216,7 @@ fn sync_directory(target: &Target) -> Result<(), FormatError> {
 
 /// Direct writes to a target.
 struct Writer<'a> {
-    target: &'a Target,
+    target: &'a CreateTarget,
     /// Twice a chunk, so that an aligned chunk is in it.
     space: Vec<u8>,
     start: usize,
@@ -224,7 +224,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(target: &'a Target) -> Self {
+    fn new(target: &'a CreateTarget) -> Self {
         let chunk = usize::try_from(CHUNK_LEN).unwrap_or(0);
         // Memory for direct I/O: no device wants a coarser alignment than a 64 KiB page.
         let alignment = 64 * 1024;

@@ -207,7 +207,7 @@ impl Declarer {
 
 /// How far one I/O has come: kernels may transfer less than asked.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct IoProgress {
     pub(crate) done: usize,
 }
 
@@ -219,7 +219,7 @@ pub(crate) enum Next {
     Failed(i32),
 }
 
-impl Progress {
+impl IoProgress {
     /// Accounts for a call that returned `transferred` bytes of an I/O. A read that reaches the
     /// end of a file gets zeros for the rest: a file may be shorter than its store, and what was
     /// never written may be read as anything. A device ends before its store (`hard_end`) only when

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender};
 use rustix::io::retry_on_intr;
 
 use super::{
-    Claimed, Completion, Declarer, Io, IoBackend, Mailbox, MailboxSender, Next, Progress, Wait,
+    Claimed, Completion, Declarer, Io, IoBackend, IoProgress, Mailbox, MailboxSender, Next, Wait,
     Waker, WriteCache, failed_with, size_of,
 };
 use crate::declaration::IoOp;
@@ -141,7 +141,7 @@ impl Worker {
         if io.op == IoOp::Flush {
             return Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.file))?);
         }
-        let mut progress = Progress { done: 0 };
+        let mut progress = IoProgress { done: 0 };
         loop {
             let from = progress.done;
             let offset = io.offset + from as u64;

@@ -19,7 +19,7 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
 use super::{
-    Claimed, Completion, Declarer, DeviceFacts, Io, IoBackend, Next, Progress, Wait, Waker,
+    Claimed, Completion, Declarer, DeviceFacts, Io, IoBackend, IoProgress, Next, Wait, Waker,
     WriteCache, failed_with, size_of,
 };
 use crate::clock::monotonic_ns;
@@ -91,7 +91,7 @@ impl Bell {
 /// nothing: it is over when the last has ended.
 struct Flying {
     io: Io,
-    progress: Progress,
+    progress: IoProgress,
     /// Entries that the kernel has.
     entries: usize,
     /// Most that it may have.
@@ -109,7 +109,7 @@ impl Flying {
     fn new(io: Io) -> Self {
         Self {
             io,
-            progress: Progress { done: 0 },
+            progress: IoProgress { done: 0 },
             entries: 0,
             most: ENTRIES_AN_IO,
             asked: 0,

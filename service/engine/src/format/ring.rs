@@ -5,7 +5,7 @@ use crate::units::{ByteLen, RingPosition};
 
 /// Where a record may be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum RingPlace {
     /// At the tail.
     AtTail,
     /// At ring position 0; a `GoToFront` at the tail leads there.
@@ -27,7 +27,7 @@ pub fn room_for(
     record_len: u64,
     ring_len: ByteLen,
     write_unit: ByteLen,
-) -> Room {
+) -> RingPlace {
     let eor = END_OF_RECORDS_LEN as u64;
     let end_from = |start: u64| {
         start
@@ -39,18 +39,18 @@ pub fn room_for(
     let below = |limit: u64, start: u64| written_end(start).is_some_and(|end| end <= limit);
     if tail < head {
         return if below(head.0, tail.0) {
-            Room::AtTail
+            RingPlace::AtTail
         } else {
-            Room::Full
+            RingPlace::Full
         };
     }
     // The tail is behind the head (or the ring is empty): up to the end of the ring, then round.
     if end_from(tail.0).is_some_and(|end| end <= ring_len.0) {
         let limit = ring_len.0.saturating_add(head.0);
         return if below(limit, tail.0) {
-            Room::AtTail
+            RingPlace::AtTail
         } else {
-            Room::Full
+            RingPlace::Full
         };
     }
     let go_to_front_fits = tail
@@ -58,9 +58,9 @@ pub fn room_for(
         .checked_add(GO_TO_FRONT_LEN as u64)
         .is_some_and(|end| end <= ring_len.0);
     if go_to_front_fits && below(head.0, 0) {
-        Room::AtFront
+        RingPlace::AtFront
     } else {
-        Room::Full
+        RingPlace::Full
     }
 }
 
@@ -68,7 +68,7 @@ pub fn room_for(
 mod tests {
     use super::*;
 
-    fn room(head: u64, tail: u64, record: u64, unit: u64) -> Room {
+    fn room(head: u64, tail: u64, record: u64, unit: u64) -> RingPlace {
         room_for(
             RingPosition(head),
             RingPosition(tail),
@@ -80,30 +80,30 @@ mod tests {
 
     #[test]
     fn an_empty_ring_takes_records_up_to_its_end() {
-        assert_eq!(room(0, 0, 8187, 512), Room::AtTail);
-        assert_eq!(room(0, 0, 8188, 512), Room::Full);
+        assert_eq!(room(0, 0, 8187, 512), RingPlace::AtTail);
+        assert_eq!(room(0, 0, 8188, 512), RingPlace::Full);
     }
 
     #[test]
     fn at_the_end_the_front_is_used_when_the_head_has_left_it() {
-        assert_eq!(room(0, 8170, 28, 512), Room::Full);
-        assert_eq!(room(511, 8170, 28, 512), Room::Full);
-        assert_eq!(room(512, 8170, 28, 512), Room::AtFront);
-        assert_eq!(room(512, 8170, 28, 4096), Room::Full);
-        assert_eq!(room(4096, 8170, 28, 4096), Room::AtFront);
+        assert_eq!(room(0, 8170, 28, 512), RingPlace::Full);
+        assert_eq!(room(511, 8170, 28, 512), RingPlace::Full);
+        assert_eq!(room(512, 8170, 28, 512), RingPlace::AtFront);
+        assert_eq!(room(512, 8170, 28, 4096), RingPlace::Full);
+        assert_eq!(room(4096, 8170, 28, 4096), RingPlace::AtFront);
     }
 
     #[test]
     fn a_tail_before_the_head_never_touches_the_heads_write_unit() {
-        assert_eq!(room(1024, 0, 1019, 512), Room::AtTail);
-        assert_eq!(room(1023, 0, 1018, 512), Room::Full);
-        assert_eq!(room(1500, 1000, 28, 512), Room::Full);
-        assert_eq!(room(1536, 1000, 28, 512), Room::AtTail);
+        assert_eq!(room(1024, 0, 1019, 512), RingPlace::AtTail);
+        assert_eq!(room(1023, 0, 1018, 512), RingPlace::Full);
+        assert_eq!(room(1500, 1000, 28, 512), RingPlace::Full);
+        assert_eq!(room(1536, 1000, 28, 512), RingPlace::AtTail);
     }
 
     #[test]
     fn absurd_lengths_do_not_overflow() {
-        assert_eq!(room(0, 0, u64::MAX, 512), Room::Full);
-        assert_eq!(room(5, u64::MAX, 1, 512), Room::Full);
+        assert_eq!(room(0, 0, u64::MAX, 512), RingPlace::Full);
+        assert_eq!(room(5, u64::MAX, 1, 512), RingPlace::Full);
     }
 }

@@ -17,13 +17,13 @@ use crate::error::User;
 
 /// A block device with its partitions.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub(crate) struct DiskDevices {
     /// The device itself first, then its partitions.
     devices: Vec<(String, DeviceNumber)>,
     sysfs: PathBuf,
 }
 
-impl Disk {
+impl DiskDevices {
     /// The device that `metadata` describes.
     pub(crate) fn of(path: &Path, metadata: &fs::Metadata) -> io::Result<Self> {
         let number = DeviceNumber::of(metadata.rdev());
@@ -202,9 +202,9 @@ fn io_error(path: &Path, what: &'static str, source: io::Error) -> FormatError {
 mod tests {
     use super::*;
 
-    fn disk() -> Disk {
+    fn disk() -> DiskDevices {
         let number = |minor| DeviceNumber::parse(&format!("8:{minor}")).unwrap();
-        Disk {
+        DiskDevices {
             devices: vec![
                 ("/dev/sda".to_owned(), number(0)),
                 ("sda1".to_owned(), number(1)),

@@ -2,7 +2,7 @@
 //! chunks are intact.
 
 use super::report::CheckpointInfo;
-use super::source::Source;
+use super::source::ImageSource;
 use crate::finding::{Finding, FindingKind};
 use crate::format::Geometry;
 use crate::format::checkpoint::{
@@ -32,7 +32,7 @@ impl Slot {
 
 /// The checkpoints of the store with this UUID, the newest first, and the damaged headers.
 pub(super) fn find(
-    source: &Source,
+    source: &ImageSource,
     geometry: &Geometry,
     uuid: [u8; 16],
 ) -> (Vec<Slot>, Vec<Finding>) {
@@ -62,7 +62,7 @@ pub(super) fn find(
 
 /// Damage in the chunks of a checkpoint. Only the newest one is checked: the next may be under way
 /// in the place of the one before.
-pub(super) fn check(source: &Source, slot: &Slot) -> Option<Finding> {
+pub(super) fn check(source: &ImageSource, slot: &Slot) -> Option<Finding> {
     let first = slot.offset + HEADER_SPACE;
     for number in 0..slot.header.chunks() {
         let len = CHUNK_LEN as u64;

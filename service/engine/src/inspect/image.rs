@@ -1,7 +1,7 @@
 //! Finds the image, also one whose first bytes are damaged.
 
 use super::report::{ImageInfo, MinfsInfo};
-use super::source::Source;
+use super::source::ImageSource;
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
 use crate::format::copies::{FoundCopy, ProvenHeader};
@@ -20,7 +20,7 @@ use crate::storage::headers::header_finding;
 use crate::units::ByteOffset;
 
 /// Structures at the start of a target.
-pub(super) struct Found {
+pub(super) struct ImageStart {
     pub(super) layout: Layout,
     /// `None`: its fields cannot be used.
     pub(super) header: Option<Header>,
@@ -37,7 +37,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// [`Error::NotAStore`] when nothing here looks like one, [`Error::Io`].
-pub(super) fn find(source: &Source) -> Result<Found, Error> {
+pub(super) fn find(source: &ImageSource) -> Result<ImageStart, Error> {
     let head = source.read(0, (HEAD_LEN as u64).min(source.size.max(1)))?;
     let at = |offset: u64| {
         usize::try_from(offset)
@@ -82,7 +82,7 @@ pub(super) fn find(source: &Source) -> Result<Found, Error> {
     if let Some(geometry) = geometry {
         check_size(source, &geometry, &mut findings);
     }
-    Ok(Found {
+    Ok(ImageStart {
         layout,
         header,
         copy,
@@ -133,7 +133,7 @@ fn decode_header(bytes: &[u8], base: u64, findings: &mut Vec<Finding>) -> Option
     })
 }
 
-fn check_size(source: &Source, geometry: &Geometry, findings: &mut Vec<Finding>) {
+fn check_size(source: &ImageSource, geometry: &Geometry, findings: &mut Vec<Finding>) {
     let (end, size) = (geometry.end().0, source.size);
     if source.is_block_device && end > size {
         let why = format!(
@@ -155,7 +155,7 @@ fn minfs_info(inodes: &[u8], directory: &[u8]) -> MinfsInfo {
 }
 
 /// Describes a usable header.
-pub(super) fn describe(found: &Found, header: &Header, geometry: &Geometry) -> ImageInfo {
+pub(super) fn describe(found: &ImageStart, header: &Header, geometry: &Geometry) -> ImageInfo {
     ImageInfo {
         layout: found.layout.name(),
         name: found.name.clone(),

@@ -1,7 +1,7 @@
 //! Walks the ring as replay does, and goes as far as it can.
 
 use super::report::{RecordCounts, RecordInfo};
-use super::source::{Bytes, Source};
+use super::source::{Bytes, ImageSource};
 use crate::error::Error;
 use crate::finding::{Blocks, Finding, FindingKind};
 use crate::format::Geometry;
@@ -108,14 +108,14 @@ impl Placed<'_> {
 }
 
 /// A window over the ring.
-struct Window<'a> {
-    source: &'a Source,
+struct RingWindow<'a> {
+    source: &'a ImageSource,
     geometry: &'a Geometry,
     bytes: Option<(u64, Bytes)>,
     mended: Option<Mended>,
 }
 
-impl Window<'_> {
+impl RingWindow<'_> {
     /// At least `total` bytes from `position`, or all up to the end of the ring.
     fn at(&mut self, position: RingPosition, total: u64) -> Result<&[u8], Error> {
         let ring_len = self.geometry.ring_len().0;
@@ -136,7 +136,7 @@ impl Window<'_> {
     }
 }
 
-impl Window<'_> {
+impl RingWindow<'_> {
     /// The record at a position: its bytes, or those that make it good.
     fn record(&mut self, position: RingPosition, total: u64) -> Result<&[u8], Error> {
         if self.mended.is_none() {
@@ -149,13 +149,13 @@ impl Window<'_> {
 /// Visits all records from `head` to the end mark, which is included, or up to `ends`, if that is where
 /// the journal ends. The visitor may end the walk with `false`.
 pub(super) fn walk(
-    source: &Source,
+    source: &ImageSource,
     geometry: &Geometry,
     (head, ends): (RingPosition, Option<RingPosition>),
     sums: Option<LogSum>,
     mut visit: impl FnMut(&Placed<'_>) -> bool,
 ) -> Walked {
-    let mut window = Window {
+    let mut window = RingWindow {
         source,
         geometry,
         bytes: None,
@@ -223,7 +223,7 @@ pub(super) fn walk(
 
 /// The record at a position.
 fn next<'a>(
-    window: &'a mut Window<'_>,
+    window: &'a mut RingWindow<'_>,
     position: RingPosition,
 ) -> Result<Placed<'a>, Box<Finding>> {
     let geometry = window.geometry;

@@ -32,23 +32,23 @@ use crate::lump::LumpId;
 use crate::options::UnsettledTail;
 use crate::request::{LumpRange, Placement};
 use crate::storage::headers::{choose_head, damaged_copies, head_finding, leads_to, seal_finding};
-use crate::storage::index::{Entry, Index};
+use crate::storage::index::{Index, IndexEntry};
 use crate::storage::journal::{self as journal_state, FoundEnd, Journal as Ring};
 use crate::storage::log_sum::differs;
 use crate::storage::outside::Outside;
-use crate::storage::progress::Progress;
+use crate::storage::progress::DurableEnds;
 use crate::storage::run::{self, FoundRun};
 use crate::storage::unsettled::{self, Judged, LogEnd};
 use crate::units::{RingPosition, SECTOR_LEN};
 
-use image::Found;
+use image::ImageStart;
 use journal::{Placed, Walked, walk};
-use source::Source;
+use source::ImageSource;
 use space::{SizeClasses, free_space};
 
 pub use report::{
     CheckReport, CheckpointInfo, FreeInfo, ImageInfo, InspectReport, JournalInfo, LumpInfo,
-    LumpsInfo, MinfsInfo, RecordCounts, RecordInfo, SealInfo, SizeClass, Target,
+    LumpsInfo, MinfsInfo, RecordCounts, RecordInfo, SealInfo, SizeClass, TargetInfo,
 };
 
 /// Findings that a report lists; more are counted only.
@@ -58,7 +58,7 @@ const LARGEST_LISTED: usize = 10;
 
 /// A store under inspection. It is held, so that nobody opens it meanwhile, until this is dropped.
 pub struct Inspector {
-    source: Source,
+    source: ImageSource,
     journal: Option<Journal>,
     report: InspectReport,
 }
@@ -113,9 +113,9 @@ impl Inspector {
     /// [`Error::NotAStore`], [`Error::InUse`], [`Error::System`], and [`Error::Io`] when not even
     /// its first bytes can be read. Damage is no error: see [`InspectReport::findings`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let source = Source::open(path)?;
+        let source = ImageSource::open(path)?;
         let found = image::find(&source)?;
-        let target = Target {
+        let target = TargetInfo {
             path: path.to_owned(),
             kind: if source.is_block_device {
                 "block device"
@@ -130,7 +130,7 @@ impl Inspector {
             .header
             .zip(found.geometry)
             .map(|(header, geometry)| image::describe(&found, &header, &geometry));
-        let Found {
+        let ImageStart {
             header,
             copy,
             geometry,
@@ -195,7 +195,7 @@ impl Inspector {
         walk(&self.source, geometry, (*head, *ends), None, |placed| {
             let live = match placed.record {
                 Record::Put { id, .. } | Record::Embed { id, .. } => {
-                    index.get(id).map(Entry::record) == Some(placed.position)
+                    index.get(id).map(IndexEntry::record) == Some(placed.position)
                 }
                 _ => false,
             };
@@ -224,7 +224,7 @@ impl Inspector {
         for finding in found {
             findings.add(finding, FINDINGS_LISTED);
         }
-        damaged.retain(|(id, record)| index.get(*id).map(Entry::record) == Some(*record));
+        damaged.retain(|(id, record)| index.get(*id).map(IndexEntry::record) == Some(*record));
         let live_bytes = index.record_bytes();
         let journal = JournalInfo {
             ring_bytes: geometry.ring_len().0,
@@ -281,7 +281,7 @@ impl Inspector {
         geometry: &Geometry,
         ring: &Ring,
         (head, copy): (RingPosition, Option<CheckedCopy>),
-        progress: &Progress,
+        progress: &DurableEnds,
     ) {
         let used = head.distance_to(ring.tail(), geometry.ring_len());
         let seal = ring.is_sealed().then(|| ring.end_seal());
@@ -373,7 +373,7 @@ impl Inspector {
             let finding = Finding::of_record(kind, geometry, tail, len, why);
             self.report.findings.add(finding, FINDINGS_LISTED);
         }
-        let found = journal_state::Found {
+        let found = journal_state::JournalFindings {
             uuid,
             head,
             end,
@@ -410,7 +410,7 @@ impl Inspector {
         geometry: &Geometry,
         header: &Header,
         first: FoundCopy,
-    ) -> Option<(RingPosition, Option<CheckedCopy>, Progress)> {
+    ) -> Option<(RingPosition, Option<CheckedCopy>, DurableEnds)> {
         let offset = geometry.journal_header_offset().0;
         let len = JOURNAL_HEADER_LEN as u64;
         let block = self.source.read(offset, SECTOR_LEN);
@@ -425,7 +425,7 @@ impl Inspector {
                 .map(|header| header.ring_head)
                 .map_err(|error| (FindingKind::JournalHeader, error.to_string())),
         };
-        let progress = Progress::of_copies(copies);
+        let progress = DurableEnds::of_copies(copies);
         let here = stands.as_ref().ok().copied();
         let leads = |copy: &CheckedCopy| self.leads(geometry, header.uuid, copy);
         if let Some((head, copy)) = choose_head(geometry, header, copies, here, leads) {
@@ -535,13 +535,16 @@ fn apply(
             if outside.put(geometry, id, portion, position) {
                 index.remove(id);
             } else {
-                index.insert(id, Entry::data(position, portion, None).marked(foreign));
+                index.insert(
+                    id,
+                    IndexEntry::data(position, portion, None).marked(foreign),
+                );
             }
         }
         Record::Embed { id, data } => {
             let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
             outside.forget(id);
-            index.insert(id, Entry::embedded(position, len));
+            index.insert(id, IndexEntry::embedded(position, len));
         }
         Record::Delete { id } => {
             outside.forget(id);
@@ -562,7 +565,7 @@ fn data_lumps(index: &Index) -> impl Iterator<Item = (Portion, LumpId)> + '_ {
         .filter_map(|(id, entry)| entry.portion().map(|portion| (portion, id)))
 }
 
-fn stored_bytes(geometry: &Geometry, entry: Entry) -> u64 {
+fn stored_bytes(geometry: &Geometry, entry: IndexEntry) -> u64 {
     let block_size = geometry.block_size();
     match entry.portion() {
         Some(portion) => portion.byte_len(block_size).0,
@@ -570,7 +573,7 @@ fn stored_bytes(geometry: &Geometry, entry: Entry) -> u64 {
     }
 }
 
-fn lump_info(geometry: &Geometry, id: LumpId, entry: Entry) -> LumpInfo {
+fn lump_info(geometry: &Geometry, id: LumpId, entry: IndexEntry) -> LumpInfo {
     let portion = entry.portion();
     LumpInfo {
         id,

@@ -10,7 +10,7 @@ use crate::lump::LumpId;
 
 /// The device or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Target {
+pub struct TargetInfo {
     /// Its path, as given.
     pub path: PathBuf,
     /// `"file"` or `"block device"`.
@@ -245,7 +245,7 @@ pub struct RecordInfo {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InspectReport {
     /// The device or file.
-    pub target: Target,
+    pub target: TargetInfo,
     /// The minfs; `null` when the image is not in one.
     pub minfs: Option<MinfsInfo>,
     /// The header; `null`: it cannot be used.

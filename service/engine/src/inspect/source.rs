@@ -16,7 +16,7 @@ use crate::error::Error;
 const PAGE: u64 = 4096;
 
 /// An open target.
-pub(super) struct Source {
+pub(super) struct ImageSource {
     pub(super) path: PathBuf,
     pub(super) size: u64,
     pub(super) is_block_device: bool,
@@ -45,7 +45,7 @@ impl Deref for Bytes {
     }
 }
 
-impl Source {
+impl ImageSource {
     /// Opens `path` read-only, alone: a store that is in use is refused.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let claimed = claim(path, true).and_then(|file| {

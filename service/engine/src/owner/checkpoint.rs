@@ -50,7 +50,7 @@ struct Copying {
 }
 
 #[derive(Default)]
-enum State {
+enum CheckpointState {
     #[default]
     Rest,
     Copying(Box<Copying>),
@@ -61,7 +61,7 @@ enum State {
 /// State of the checkpoints.
 pub(crate) struct Checkpointer {
     place: Option<CheckpointPlace>,
-    state: State,
+    state: CheckpointState,
     /// Records in the background that make a checkpoint due; 0: none is ever written.
     threshold: u64,
     /// Records behind the last checkpoint.
@@ -84,7 +84,7 @@ impl Checkpointer {
     ) -> Self {
         Self {
             place,
-            state: State::Rest,
+            state: CheckpointState::Rest,
             threshold,
             records,
             begun_at: storage.journal.log_end().saturating_sub(bytes),
@@ -109,14 +109,14 @@ impl Checkpointer {
     /// When it goes on though nothing happens.
     pub(super) fn due_ns(&self) -> Option<u64> {
         match &self.state {
-            State::Copying(copying) if copying.chunk.is_some() => Some(copying.resume_ns),
+            CheckpointState::Copying(copying) if copying.chunk.is_some() => Some(copying.resume_ns),
             _ => None,
         }
     }
 
     /// True: nothing is under way.
     pub(super) fn is_at_rest(&self) -> bool {
-        matches!(self.state, State::Rest)
+        matches!(self.state, CheckpointState::Rest)
     }
 
     /// True: nothing is under way and nothing is to begin before the store is closed.
@@ -151,7 +151,7 @@ impl Checkpointer {
             chunks_crc: 0,
             log_sum: Some(journal.end_sum().sum),
         };
-        self.state = State::Copying(Box::new(Copying {
+        self.state = CheckpointState::Copying(Box::new(Copying {
             header,
             next: Some(LumpId::MIN),
             chunk: Some(chunk),
@@ -164,7 +164,7 @@ impl Checkpointer {
     }
 
     fn give_up(&mut self) {
-        self.state = State::Rest;
+        self.state = CheckpointState::Rest;
         self.gave_up = true;
         self.not_before = self.records + self.threshold;
     }
@@ -182,12 +182,12 @@ impl Checkpointer {
 
     /// True: one is to begin. It may, as soon as no batch is in flight.
     pub(super) fn wants_to_begin(&self, ctx: &Ctx) -> bool {
-        matches!(self.state, State::Rest) && self.is_due(ctx.closing, &ctx.storage)
+        matches!(self.state, CheckpointState::Rest) && self.is_due(ctx.closing, &ctx.storage)
     }
 
     /// Goes on with the one that is under way.
     pub(super) fn go_on(&mut self, ctx: &mut Ctx) {
-        let State::Copying(copying) = &mut self.state else {
+        let CheckpointState::Copying(copying) = &mut self.state else {
             return;
         };
         if copying.chunk.is_none() || monotonic_ns() < copying.resume_ns {
@@ -229,9 +229,9 @@ impl Checkpointer {
     ) {
         match (std::mem::take(&mut self.state), buf) {
             _ if result.is_err() => self.failed(ctx),
-            (State::Copying(copying), Some(buf)) => self.chunk_written(ctx, copying, buf),
-            (State::Ending(copying), _) => {
-                self.state = State::Ending(copying);
+            (CheckpointState::Copying(copying), Some(buf)) => self.chunk_written(ctx, copying, buf),
+            (CheckpointState::Ending(copying), _) => {
+                self.state = CheckpointState::Ending(copying);
                 ctx.io.flush_as(Tag::CheckpointFlush, Vec::new());
             }
             _ => {}
@@ -249,7 +249,7 @@ impl Checkpointer {
             self.failed(ctx);
             return result;
         }
-        if let State::Ending(copying) = std::mem::take(&mut self.state) {
+        if let CheckpointState::Ending(copying) = std::mem::take(&mut self.state) {
             if copying.next.is_none() {
                 self.write_header(ctx, copying);
             } else {
@@ -269,7 +269,7 @@ impl Checkpointer {
         buf.fill(0);
         let ended = copying.next.is_none();
         copying.chunk = Some(buf);
-        self.state = State::Copying(copying);
+        self.state = CheckpointState::Copying(copying);
         if ended {
             self.end_copying(ctx);
         }
@@ -277,10 +277,10 @@ impl Checkpointer {
 
     /// Everything is copied: one flush for the chunks and for the journal up to now.
     fn end_copying(&mut self, ctx: &mut Ctx) {
-        if let State::Copying(mut copying) = std::mem::take(&mut self.state) {
+        if let CheckpointState::Copying(mut copying) = std::mem::take(&mut self.state) {
             copying.header.log_end = ctx.storage.journal.log_end();
             copying.chunk = None;
-            self.state = State::Ending(copying);
+            self.state = CheckpointState::Ending(copying);
             ctx.io.flush_as(Tag::CheckpointFlush, Vec::new());
         }
     }
@@ -294,7 +294,7 @@ impl Checkpointer {
         let header = copying.header.encode();
         // The flush that comes next is the last one.
         copying.next = Some(LumpId::MAX);
-        self.state = State::Ending(copying);
+        self.state = CheckpointState::Ending(copying);
         let mut block = ctx
             .io
             .pool

@@ -27,12 +27,12 @@ pub(crate) struct Arrival {
     pub(crate) ctx: RequestCtx,
     /// When it was let in, in nanoseconds of the monotonic clock.
     pub(crate) since_ns: u64,
-    pub(crate) command: Command,
+    pub(crate) command: StoreCommand,
 }
 
 impl Arrival {
     /// An arrival that is let in now.
-    pub(crate) fn new(ctx: RequestCtx, command: Command) -> Self {
+    pub(crate) fn new(ctx: RequestCtx, command: StoreCommand) -> Self {
         Self {
             ctx,
             since_ns: monotonic_ns(),
@@ -42,78 +42,78 @@ impl Arrival {
 }
 
 /// Operation of a request.
-pub(crate) enum Command {
+pub(crate) enum StoreCommand {
     Put(Box<Put>),
     /// A piece of a lump that is to be put when all of it has come.
     PutPiece(Box<PieceWrite>),
     Get {
         id: LumpId,
-        reply: Reply<LumpData>,
+        reply: TimedReply<LumpData>,
     },
     GetRange {
         id: LumpId,
         wanted: Wanted,
-        reply: Reply<Beginning>,
+        reply: TimedReply<Beginning>,
     },
     /// These bytes of a lump that is open.
     GetPiece {
         lump: Arc<OpenLump>,
         wanted: Range<u64>,
-        reply: Reply<LumpData>,
+        reply: TimedReply<LumpData>,
     },
     Head {
         id: LumpId,
         /// True: with the checksum of its bytes.
         sum: bool,
-        reply: Reply<HeadOutcome>,
+        reply: TimedReply<HeadOutcome>,
     },
     Delete {
         id: LumpId,
         durability: Durability,
-        reply: Reply<DeleteOutcome>,
+        reply: TimedReply<DeleteOutcome>,
     },
     DeleteRange {
         start: LumpId,
         end: LumpId,
         durability: Durability,
-        reply: Reply<DeleteRangeOutcome>,
+        reply: TimedReply<DeleteRangeOutcome>,
     },
     DeleteMany {
         ids: Vec<LumpId>,
         durability: Durability,
-        reply: Reply<DeleteManyOutcome>,
+        reply: TimedReply<DeleteManyOutcome>,
     },
     List {
         range: LumpRange,
         limit: usize,
-        reply: Reply<ListOutcome>,
+        reply: TimedReply<ListOutcome>,
     },
     /// The embedded lumps of a range, from an offset of the log on.
     Embedded {
         range: LumpRange,
         from: u64,
-        reply: Reply<EmbeddedPage>,
+        reply: TimedReply<EmbeddedPage>,
     },
     Usage {
         range: LumpRange,
-        reply: Reply<UsageOutcome>,
+        reply: TimedReply<UsageOutcome>,
     },
     Sync {
-        reply: Reply<()>,
+        reply: TimedReply<()>,
     },
     Collect {
-        reply: Reply<CollectOutcome>,
+        reply: TimedReply<CollectOutcome>,
     },
     /// Answered when no change is under way.
     Settle {
-        reply: Reply<()>,
+        reply: TimedReply<()>,
     },
     Close {
         closed: Sender<Result<(), Error>>,
     },
 }
 
-impl Command {
+impl StoreCommand {
     /// False: it is answered from memory.
     pub(crate) fn needs_disk(&self) -> bool {
         !matches!(
@@ -243,12 +243,12 @@ impl Timing {
 }
 
 /// The callback of a request and its clock.
-pub(crate) struct Reply<T> {
+pub(crate) struct TimedReply<T> {
     on_done: OnDone<T>,
     pub(crate) timing: Timing,
 }
 
-impl<T> Reply<T> {
+impl<T> TimedReply<T> {
     pub(crate) fn new(on_done: OnDone<T>) -> Self {
         Self {
             on_done,
@@ -257,12 +257,12 @@ impl<T> Reply<T> {
     }
 
     /// One for another result, which `map` makes the one that is wanted.
-    pub(crate) fn of<U>(self, map: impl FnOnce(U) -> T + Send + 'static) -> Reply<U>
+    pub(crate) fn of<U>(self, map: impl FnOnce(U) -> T + Send + 'static) -> TimedReply<U>
     where
         T: 'static,
     {
         let on_done = self.on_done;
-        Reply {
+        TimedReply {
             on_done: Box::new(move |result, times| on_done(result.map(map), times)),
             timing: self.timing,
         }

@@ -28,7 +28,7 @@ mod times;
 
 use std::collections::VecDeque;
 
-use change::{Answer, Change};
+use change::{Change, ChangeAnswer};
 use delete::Many;
 use end::write_ring;
 use lost::RefusedPieces;
@@ -36,7 +36,7 @@ use overlay::Overlay;
 use runs::{Runs, record};
 
 use super::command::put::{Misplaced, Put};
-use super::command::{Reply, Stage};
+use super::command::{Stage, TimedReply};
 use super::ctx::Ctx;
 use super::gc::Gc;
 use super::io_table::RingPiece;
@@ -71,7 +71,7 @@ enum Phase {
 enum Unflushed {
     Put(Box<Put>),
     Header(RingPosition),
-    Sync(Reply<()>),
+    Sync(TimedReply<()>),
     Settled,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct Commit {
     runs: Runs,
     refused: RefusedPieces,
     /// To changes that were carried out in this round.
-    answers: Vec<Answer>,
+    answers: Vec<ChangeAnswer>,
 }
 
 impl Commit {
@@ -159,7 +159,7 @@ impl Commit {
         &mut self,
         outcome: DeleteManyOutcome,
         left: usize,
-        mut reply: Reply<DeleteManyOutcome>,
+        mut reply: TimedReply<DeleteManyOutcome>,
     ) {
         reply.timing.wait_behind(self.in_flight());
         self.many.begin(outcome, left, reply);
@@ -170,7 +170,7 @@ impl Commit {
         self.unflushed.push(Unflushed::Put(put));
     }
 
-    pub(super) fn await_flush_for_sync(&mut self, mut reply: Reply<()>) {
+    pub(super) fn await_flush_for_sync(&mut self, mut reply: TimedReply<()>) {
         reply.timing.wait_behind(self.in_flight());
         self.unflushed.push(Unflushed::Sync(reply));
     }
@@ -320,7 +320,7 @@ impl Commit {
         change: Change,
         position: RingPosition,
         durability: Durability,
-    ) -> Option<Answer> {
+    ) -> Option<ChangeAnswer> {
         match change {
             Change::Put(put) => Some(put.apply(ctx, (position, true), durability)),
             Change::Delete(delete) => delete.apply(ctx, &mut self.many, durability),
@@ -504,7 +504,7 @@ impl Commit {
     }
 
     /// Applies the changes of the batch, relocated records first, as they are in the log.
-    fn apply_batch(&mut self, ctx: &mut Ctx) -> Vec<Answer> {
+    fn apply_batch(&mut self, ctx: &mut Ctx) -> Vec<ChangeAnswer> {
         let Some(batch) = self.batch.as_mut() else {
             return Vec::new();
         };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::admission::overload::Overload;
 use super::admission::pace::Pace;
 use super::admission::{Admission, AdmissionLimits};
-use super::command::{Reply, Stage};
+use super::command::{Stage, TimedReply};
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
@@ -30,12 +30,12 @@ use crate::payload::pieces::Unused;
 use crate::scrub::{FINDINGS, ScrubControl};
 use crate::stats::Counters;
 use crate::storage::Storage;
-use crate::storage::index::Entry;
+use crate::storage::index::IndexEntry;
 use crate::units::RingPosition;
 
 /// Shared by the handles of a store and its owner thread.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct OwnerShared {
     pub(crate) counters: Arc<Counters>,
     /// Counts the waiting requests and refuses early.
     pub(crate) admission: Arc<Admission>,
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) unused: Arc<Unused>,
 }
 
-impl Shared {
+impl OwnerShared {
     pub(crate) fn new(options: &StoreOptions) -> Self {
         let counters = Arc::<Counters>::default();
         let limits = AdmissionLimits {
@@ -114,7 +114,7 @@ pub(super) struct Unfinished {
     /// Ids of these puts; one id may be put several times at once.
     putting: BTreeMap<LumpId, u32>,
     /// Told when there are none.
-    pub(super) settling: Vec<Reply<()>>,
+    pub(super) settling: Vec<TimedReply<()>>,
 }
 
 impl Unfinished {
@@ -215,7 +215,7 @@ pub(crate) struct Ctx {
     pub(super) storage: Storage,
     pub(super) io: IoTable,
     pub(super) finisher: Finisher,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<OwnerShared>,
     pub(super) limits: Limits,
     /// How long requests take lately.
     pub(super) pace: Pace,
@@ -328,8 +328,8 @@ impl Ctx {
     }
 
     /// The blocks of a lump that is no more come back when that is durable.
-    pub(super) fn release(&mut self, old: Option<Entry>) {
-        if let Some(portion) = old.and_then(Entry::portion) {
+    pub(super) fn release(&mut self, old: Option<IndexEntry>) {
+        if let Some(portion) = old.and_then(IndexEntry::portion) {
             self.storage.data.defer(portion);
         }
     }
@@ -361,7 +361,7 @@ impl Ctx {
     }
 
     /// Expectations of a portion's bytes, for whoever verifies them.
-    pub(super) fn subject(&self, id: LumpId, portion: Portion, entry: Entry) -> Subject {
+    pub(super) fn subject(&self, id: LumpId, portion: Portion, entry: IndexEntry) -> Subject {
         let Storage {
             geometry, journal, ..
         } = &self.storage;

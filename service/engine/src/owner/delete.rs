@@ -5,7 +5,7 @@
 //! fit (the batch has a limit, the ring has an end) they go into several, each of which happens or
 //! does not.
 
-use super::command::{Reply, Stage};
+use super::command::{Stage, TimedReply};
 use super::commit::Commit;
 use super::commit::change::Change;
 use super::commit::delete::{Delete, What};
@@ -22,7 +22,7 @@ pub(super) fn one(
     commit: &mut Commit,
     (request, durability): (RequestId, Durability),
     id: LumpId,
-    mut reply: Reply<DeleteOutcome>,
+    mut reply: TimedReply<DeleteOutcome>,
 ) {
     reply.timing.lap(Stage::Sched);
     if is_gone(ctx, commit, id) {
@@ -55,7 +55,7 @@ pub(super) fn range(
     commit: &mut Commit,
     (request, durability): (RequestId, Durability),
     (start, end): (LumpId, LumpId),
-    mut reply: Reply<DeleteRangeOutcome>,
+    mut reply: TimedReply<DeleteRangeOutcome>,
 ) {
     reply.timing.lap(Stage::Sched);
     if start > end {
@@ -90,7 +90,7 @@ pub(super) fn many(
     commit: &mut Commit,
     (request, durability): (RequestId, Durability),
     ids: &[LumpId],
-    mut reply: Reply<DeleteManyOutcome>,
+    mut reply: TimedReply<DeleteManyOutcome>,
 ) {
     reply.timing.lap(Stage::Sched);
     let key = commit.next_many();

@@ -7,7 +7,7 @@
 //! which does not hold while the ring is nearly full: no request waits for a budget.
 
 use super::budget::Budget;
-use super::command::{Reply, Stage};
+use super::command::{Stage, TimedReply};
 use super::ctx::Ctx;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
@@ -37,7 +37,7 @@ pub(super) struct Gc {
     goal_passed: u64,
     /// The sum of the log there, or behind it.
     goal_sums: LogSum,
-    asked: Vec<Asked>,
+    asked: Vec<CollectRound>,
     /// It goes on until the collector has passed this, for the sake of damaged records.
     round_until: u64,
     budget: Budget,
@@ -54,8 +54,8 @@ struct Chunk {
 }
 
 /// A round that somebody waits for.
-struct Asked {
-    reply: Reply<CollectOutcome>,
+struct CollectRound {
+    reply: TimedReply<CollectOutcome>,
     /// It is over when the head is where the collector had passed this.
     until: u64,
     /// When it was asked for: bytes of the ring in use, records moved and dropped.
@@ -312,7 +312,7 @@ impl Gc {
     }
 
     /// Goes round the journal once for somebody who waits for it.
-    pub(super) fn collect(&mut self, ctx: &Ctx, mut reply: Reply<CollectOutcome>) {
+    pub(super) fn collect(&mut self, ctx: &Ctx, mut reply: TimedReply<CollectOutcome>) {
         reply.timing.lap(Stage::Sched);
         let Storage { journal, index, .. } = &ctx.storage;
         let collector = &self.collector;
@@ -328,7 +328,7 @@ impl Gc {
         }
         let left = journal.distance(collector.position(), journal.tail());
         let counters = &ctx.shared.counters;
-        self.asked.push(Asked {
+        self.asked.push(CollectRound {
             reply,
             until: collector.passed() + left,
             used,
@@ -344,7 +344,7 @@ impl Gc {
         }
     }
 
-    fn answer(&mut self, ctx: &Ctx, over: impl Fn(&Asked) -> bool) {
+    fn answer(&mut self, ctx: &Ctx, over: impl Fn(&CollectRound) -> bool) {
         let counters = &ctx.shared.counters;
         let (used, live) = (ctx.storage.journal.used(), ctx.storage.index.record_bytes());
         for asked in self.asked.extract_if(.., |asked| over(asked)) {

@@ -89,7 +89,7 @@ mod tests {
     use super::{Gate, Inbox};
     use crate::error::Error;
     use crate::owner::admission::{Admission, AdmissionLimits};
-    use crate::owner::command::{Arrival, Command, Reply};
+    use crate::owner::command::{Arrival, StoreCommand, TimedReply};
     use crate::request::RequestCtx;
 
     /// Many senders while the inbox closes: everything is answered, nothing waits for ever.
@@ -111,12 +111,13 @@ mod tests {
                     let admission = Arc::clone(&admission);
                     std::thread::spawn(move || {
                         let (tell, told) = bounded(1);
-                        let reply = Reply::new(Box::new(move |result: Result<(), Error>, _| {
-                            let _ = tell.send(result);
-                        }));
+                        let reply =
+                            TimedReply::new(Box::new(move |result: Result<(), Error>, _| {
+                                let _ = tell.send(result);
+                            }));
                         let ctx = RequestCtx::default();
                         admission.enter(&ctx)?;
-                        let command = Command::Sync { reply };
+                        let command = StoreCommand::Sync { reply };
                         let inside = gate.enter()?;
                         sender.send(Arrival::new(ctx, command)).expect("a receiver");
                         drop(inside);

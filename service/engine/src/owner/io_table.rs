@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::pace::Kind;
-use super::command::Reply;
+use super::admission::pace::RequestKind;
+use super::command::TimedReply;
 use super::command::put::{PieceWrite, Put};
 use super::command::read::{EmbeddedRead, HeadRead, LumpRead, PieceRead, RangePiece};
 use super::judge::Judge;
@@ -38,7 +38,7 @@ pub(crate) enum Tag {
     /// The last block of a lump whose size is not known.
     Head {
         lump: HeadRead,
-        reply: Reply<HeadOutcome>,
+        reply: TimedReply<HeadOutcome>,
     },
     /// A piece of a range of a lump.
     Range(u64, RangePiece),
@@ -91,18 +91,20 @@ impl Tag {
     }
 
     /// The kind of request that this read is all the work for.
-    fn read_kind(&self) -> Option<Kind> {
+    fn read_kind(&self) -> Option<RequestKind> {
         match self {
-            Self::Get(_) | Self::Range(_, RangePiece::Body) | Self::Piece(_) => Some(Kind::Get),
-            Self::Head { .. } => Some(Kind::Head),
+            Self::Get(_) | Self::Range(_, RangePiece::Body) | Self::Piece(_) => {
+                Some(RequestKind::Get)
+            }
+            Self::Head { .. } => Some(RequestKind::Head),
             _ => None,
         }
     }
 
     /// The kind of request whose bytes it moves.
-    fn moves(&self) -> Option<Kind> {
+    fn moves(&self) -> Option<RequestKind> {
         match self {
-            Self::PutData(_) | Self::PutPiece(_) => Some(Kind::Put),
+            Self::PutData(_) | Self::PutPiece(_) => Some(RequestKind::Put),
             _ => self.read_kind(),
         }
     }
@@ -218,7 +220,7 @@ impl IoTable {
 
     /// Bytes of gets or of puts that are under way and have begun after `since_ns`, and when the
     /// first of these I/Os began.
-    pub(crate) fn begun_since(&self, since_ns: u64, kind: Kind) -> (u64, u64) {
+    pub(crate) fn begun_since(&self, since_ns: u64, kind: RequestKind) -> (u64, u64) {
         let begun = self
             .in_flight
             .values()
@@ -381,7 +383,7 @@ impl IoTable {
     }
 
     /// How long the read of a get or a head took that has just ended, in nanoseconds.
-    pub(crate) fn read_time(&self, token: u64) -> Option<(Kind, u64)> {
+    pub(crate) fn read_time(&self, token: u64) -> Option<(RequestKind, u64)> {
         let (tag, extent) = self.in_flight.get(&token)?;
         let kind = tag.read_kind()?;
         Some((kind, monotonic_ns().saturating_sub(extent.begin_ns)))

@@ -50,10 +50,10 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use admission::pace::Pace;
 pub(crate) use checkpoint::Checkpointer;
 use command::put::Misplaced;
-use command::{Arrival, Command, Stage};
+use command::{Arrival, Stage, StoreCommand};
 use commit::Commit;
 use ctx::{Ctx, HeaderBlock, Unfinished, overload};
-pub(crate) use ctx::{Limits, Shared};
+pub(crate) use ctx::{Limits, OwnerShared};
 pub(crate) use finisher::on_engine_thread;
 use finisher::{Finisher, mark_engine_thread};
 use gc::Gc;
@@ -63,7 +63,7 @@ use put::Puts;
 use reads::Reads;
 use scrub::Scrub;
 pub use stepped::Driver;
-use waiting::Waiting;
+use waiting::WaitingRequests;
 use waiting::order::Order;
 
 use crate::buffer::AlignedBuf;
@@ -93,7 +93,7 @@ pub(crate) struct Restored {
 pub(crate) struct Owner {
     ctx: Ctx,
     inbox: Inbox,
-    waiting: Waiting,
+    waiting: WaitingRequests,
     reads: Reads,
     puts: Puts,
     commit: Commit,
@@ -116,7 +116,7 @@ impl Owner {
         io: IoTable,
         finisher: Finisher,
         commands: Receiver<Arrival>,
-        shared: Arc<Shared>,
+        shared: Arc<OwnerShared>,
         limits: Limits,
         options: &StoreOptions,
     ) -> Self {
@@ -131,7 +131,7 @@ impl Owner {
         let (base, end) = (storage.geometry.base().0, storage.journal.end_seal());
         let mut owner = Self {
             inbox: Inbox::new(commands, gate, Arc::clone(&admission)),
-            waiting: Waiting::new(order, overload(options), admission),
+            waiting: WaitingRequests::new(order, overload(options), admission),
             reads: Reads::default(),
             puts: Puts::default(),
             commit: Commit::default(),
@@ -263,7 +263,7 @@ impl Owner {
             }
             match self.inbox.commands().try_recv() {
                 Ok(Arrival {
-                    command: Command::Close { closed },
+                    command: StoreCommand::Close { closed },
                     ..
                 }) => {
                     self.closed.push(closed);
@@ -298,7 +298,7 @@ impl Owner {
         self.ctx.io.reservation = None;
     }
 
-    fn on_command(&mut self, request: RequestId, command: Command) {
+    fn on_command(&mut self, request: RequestId, command: StoreCommand) {
         if command.needs_disk()
             && let Some(error) = self.ctx.health.refusal()
         {
@@ -306,24 +306,26 @@ impl Owner {
         }
         let (ctx, reads) = (&mut self.ctx, &mut self.reads);
         match command {
-            Command::Get { id, reply } => reads.get(ctx, request, id, reply),
-            Command::GetRange { id, wanted, reply } => {
+            StoreCommand::Get { id, reply } => reads.get(ctx, request, id, reply),
+            StoreCommand::GetRange { id, wanted, reply } => {
                 reads.get_range(ctx, request, id, wanted, reply);
             }
-            Command::GetPiece {
+            StoreCommand::GetPiece {
                 lump,
                 wanted,
                 reply,
             } => reads.piece(ctx, request, (lump, wanted), reply),
-            Command::Head { id, sum, reply } => reads.head(ctx, request, (id, sum), reply),
-            Command::List {
+            StoreCommand::Head { id, sum, reply } => reads.head(ctx, request, (id, sum), reply),
+            StoreCommand::List {
                 range,
                 limit,
                 reply,
             } => reads.list(ctx, range, limit, reply),
-            Command::Usage { range, reply } => reads.usage(ctx, range, reply),
-            Command::Embedded { range, from, reply } => reads.embedded(ctx, range, from, reply),
-            Command::Settle { reply } => ctx.unfinished.settling.push(reply),
+            StoreCommand::Usage { range, reply } => reads.usage(ctx, range, reply),
+            StoreCommand::Embedded { range, from, reply } => {
+                reads.embedded(ctx, range, from, reply)
+            }
+            StoreCommand::Settle { reply } => ctx.unfinished.settling.push(reply),
             change => match ctx.refuses(&change) {
                 Some(error) => change.refuse(error),
                 None => self.on_change(request, change),
@@ -331,41 +333,41 @@ impl Owner {
         }
     }
 
-    fn on_change(&mut self, request: RequestId, command: Command) {
+    fn on_change(&mut self, request: RequestId, command: StoreCommand) {
         let (ctx, commit) = (&mut self.ctx, &mut self.commit);
         match command {
-            Command::Put(put) => {
+            StoreCommand::Put(put) => {
                 if let Some(bytes) = self.puts.accept(ctx, commit, put) {
                     self.waiting.put_placed(&bytes);
                 }
             }
-            Command::PutPiece(piece) => {
+            StoreCommand::PutPiece(piece) => {
                 if let Some(bytes) = self.puts.piece(ctx, commit, piece) {
                     self.waiting.put_placed(&bytes);
                 }
             }
-            Command::Delete {
+            StoreCommand::Delete {
                 id,
                 durability,
                 reply,
             } => delete::one(ctx, commit, (request, durability), id, reply),
-            Command::DeleteRange {
+            StoreCommand::DeleteRange {
                 start,
                 end,
                 durability,
                 reply,
             } => delete::range(ctx, commit, (request, durability), (start, end), reply),
-            Command::DeleteMany {
+            StoreCommand::DeleteMany {
                 ids,
                 durability,
                 reply,
             } => delete::many(ctx, commit, (request, durability), &ids, reply),
-            Command::Sync { mut reply } => {
+            StoreCommand::Sync { mut reply } => {
                 reply.timing.lap(Stage::Sched);
                 ctx.unfinished.begin();
                 commit.await_flush_for_sync(reply);
             }
-            Command::Collect { reply } => self.gc.collect(ctx, reply),
+            StoreCommand::Collect { reply } => self.gc.collect(ctx, reply),
             other => other.refuse(Error::Closed),
         }
     }

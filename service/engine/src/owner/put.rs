@@ -1,7 +1,7 @@
 //! A put, from its arrival to its answer. The steps stand in their order:
 //!
 //! ```text
-//! seal      caller's thread: padding, trailer and records; Command::Put
+//! seal      caller's thread: padding, trailer and records; StoreCommand::Put
 //! accept    room in the journal is reserved for its records
 //! place     fresh blocks; data, padding and trailer are one write,      embedded lumps go
 //!           or the last: pieces.rs wrote the others as they came

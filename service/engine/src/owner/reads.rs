@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::command::read::{HeadRead, LumpRead, ReadPlace};
-use super::command::{Reply, Stage};
+use super::command::{Stage, TimedReply};
 use super::ctx::Ctx;
 use super::io_table::Tag;
 use crate::buffer::AlignedBuf;
@@ -25,7 +25,7 @@ use crate::opened::Beginning;
 use crate::payload::LumpData;
 use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, UsageOutcome};
 use crate::stats::Counters;
-use crate::storage::index::Entry;
+use crate::storage::index::IndexEntry;
 use crate::times::EngineTimes;
 use crate::units::{ByteOffset, RingPosition};
 
@@ -44,7 +44,7 @@ impl Reads {
         ctx: &mut Ctx,
         request: RequestId,
         id: LumpId,
-        mut reply: Reply<LumpData>,
+        mut reply: TimedReply<LumpData>,
     ) {
         reply.timing.lap(Stage::Sched);
         let Some(entry) = ctx.storage.index.get(id) else {
@@ -107,7 +107,7 @@ impl Reads {
         ctx: &mut Ctx,
         request: RequestId,
         (id, sum): (LumpId, bool),
-        mut reply: Reply<HeadOutcome>,
+        mut reply: TimedReply<HeadOutcome>,
     ) {
         reply.timing.lap(Stage::Sched);
         let Some(entry) = ctx.storage.index.get(id) else {
@@ -143,7 +143,7 @@ impl Reads {
         &self,
         ctx: &mut Ctx,
         lump: HeadRead,
-        reply: Reply<HeadOutcome>,
+        reply: TimedReply<HeadOutcome>,
         buf: Option<AlignedBuf>,
         result: Result<(), Error>,
     ) {
@@ -178,9 +178,9 @@ impl Reads {
         &self,
         ctx: &mut Ctx,
         request: RequestId,
-        (id, entry): (LumpId, Entry),
+        (id, entry): (LumpId, IndexEntry),
         (offset, len): (u64, u64),
-        mut reply: Reply<Beginning>,
+        mut reply: TimedReply<Beginning>,
     ) {
         let length = entry.record_len().saturating_sub(EMBED_PREFIX_LEN as u64);
         let range = match clip(id, offset, len, length) {
@@ -197,7 +197,7 @@ impl Reads {
             });
             reply.send(outcome, Stage::Data);
         });
-        self.get(ctx, request, id, Reply::new(on_done));
+        self.get(ctx, request, id, TimedReply::new(on_done));
     }
 
     pub(super) fn list(
@@ -205,7 +205,7 @@ impl Reads {
         ctx: &Ctx,
         range: LumpRange,
         limit: usize,
-        mut reply: Reply<ListOutcome>,
+        mut reply: TimedReply<ListOutcome>,
     ) {
         reply.timing.lap(Stage::Sched);
         let mut entries = ctx.storage.index.range(range);
@@ -214,7 +214,7 @@ impl Reads {
         reply.send(Ok(ListOutcome { ids, next }), Stage::Index);
     }
 
-    pub(super) fn usage(&self, ctx: &Ctx, range: LumpRange, mut reply: Reply<UsageOutcome>) {
+    pub(super) fn usage(&self, ctx: &Ctx, range: LumpRange, mut reply: TimedReply<UsageOutcome>) {
         reply.timing.lap(Stage::Sched);
         let usage = UsageOutcome {
             changes: ctx.storage.index.changes(),
@@ -242,7 +242,7 @@ impl LumpRead {
 }
 
 /// Pins the record of an embedded lump; the units of the ring that hold it.
-fn record_extent(ctx: &mut Ctx, entry: Entry) -> (ReadPlace, ByteOffset, u64) {
+fn record_extent(ctx: &mut Ctx, entry: IndexEntry) -> (ReadPlace, ByteOffset, u64) {
     let journal = &mut ctx.storage.journal;
     let position = entry.record();
     journal.pin(position);

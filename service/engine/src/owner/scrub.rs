@@ -30,10 +30,10 @@ use crate::format::verify::Subject;
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::scrub::ScrubPass;
-use crate::storage::index::Entry;
+use crate::storage::index::IndexEntry;
 use crate::units::RingPosition;
 
-use plan::{Plan, Scanned, Target, place};
+use plan::{Scanned, ScrubPlan, ScrubTarget, place};
 use verify::{Verified, Work};
 
 /// Most bytes of one read.
@@ -51,18 +51,18 @@ const MARKS: u64 = 64;
 
 /// Where a lump is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ScrubPlace {
     Portion(Portion, Subject),
     Record(RingPosition),
 }
 
 /// A lump in a read.
 #[derive(Debug)]
-struct Part {
+struct ScrubLump {
     id: LumpId,
     /// Its newest record when it was read.
     record: RingPosition,
-    place: Place,
+    place: ScrubPlace,
     /// First byte in the device.
     offset: u64,
     /// First byte in the buffer, and bytes.
@@ -84,9 +84,9 @@ struct Large {
     begun: Option<(PayloadSums, (u64, Option<Trailer>))>,
 }
 
-impl Part {
-    fn target(&self) -> Target {
-        Target {
+impl ScrubLump {
+    fn target(&self) -> ScrubTarget {
+        ScrubTarget {
             offset: self.offset,
             id: self.id,
         }
@@ -94,8 +94,8 @@ impl Part {
 }
 
 impl Large {
-    fn target(&self) -> Target {
-        Target {
+    fn target(&self) -> ScrubTarget {
+        ScrubTarget {
             offset: self.offset,
             id: self.id,
         }
@@ -114,13 +114,13 @@ pub(crate) struct Scrub {
     /// Pause from the start of one pass to the start of the next, in nanoseconds.
     interval_ns: u64,
     budget: Budget,
-    plan: Option<Plan>,
+    plan: Option<ScrubPlan>,
     /// Lumps before this byte of the device have been dealt with.
     position: u64,
     /// When the present pass began, or the last one, in nanoseconds since 1970; 0: none has.
     began_ns: u64,
     /// Lumps of a read that failed, to be read one by one.
-    singles: VecDeque<Target>,
+    singles: VecDeque<ScrubTarget>,
     /// The record that comes next; `None`: the journal has been read in this pass.
     journal: Option<RingPosition>,
     /// The tail when its read began.
@@ -270,7 +270,7 @@ impl Scrub {
             self.began_ns = wall;
         }
         self.position = from;
-        self.plan = Some(Plan::new(from, ctx.storage.index.len()));
+        self.plan = Some(ScrubPlan::new(from, ctx.storage.index.len()));
         self.journal = Some(ctx.storage.journal.head());
         let mut status = ctx.shared.scrub.locked();
         status.running = true;
@@ -330,7 +330,7 @@ impl Scrub {
     }
 
     /// The next lumps of the plan that one read can serve.
-    fn next_group(&mut self, ctx: &Ctx) -> Vec<Target> {
+    fn next_group(&mut self, ctx: &Ctx) -> Vec<ScrubTarget> {
         let mut group = Vec::new();
         let mut range = None;
         let Some(plan) = self.plan.as_mut() else {
@@ -358,11 +358,11 @@ impl Scrub {
     }
 
     /// Reads whole lumps, or begins with a large one.
-    fn read_group(&mut self, ctx: &mut Ctx, group: Vec<Target>, now_ns: u64) {
+    fn read_group(&mut self, ctx: &mut Ctx, group: Vec<ScrubTarget>, now_ns: u64) {
         let geometry = ctx.storage.geometry;
         let unit = ctx.storage.journal.unit();
-        let mut parts: Vec<Part> = Vec::with_capacity(group.len());
-        for Target { offset, id } in group {
+        let mut parts: Vec<ScrubLump> = Vec::with_capacity(group.len());
+        for ScrubTarget { offset, id } in group {
             let Some(entry) = ctx.storage.index.get(id) else {
                 continue;
             };
@@ -384,10 +384,10 @@ impl Scrub {
                     };
                     return self.read_large(ctx, Box::new(large), now_ns);
                 }
-                Some(portion) => Place::Portion(portion, ctx.subject(id, portion, entry)),
-                None => Place::Record(entry.record()),
+                Some(portion) => ScrubPlace::Portion(portion, ctx.subject(id, portion, entry)),
+                None => ScrubPlace::Record(entry.record()),
             };
-            parts.push(Part {
+            parts.push(ScrubLump {
                 id,
                 record: entry.record(),
                 place,
@@ -492,9 +492,9 @@ fn pin(ctx: &mut Ctx, work: &Work, pin: bool) {
         Work::Group(parts) => {
             for part in parts {
                 match part.place {
-                    Place::Portion(portion, _) => pin_portion(ctx, portion),
-                    Place::Record(position) if pin => ctx.storage.journal.pin(position),
-                    Place::Record(position) => ctx.storage.journal.unpin(position),
+                    ScrubPlace::Portion(portion, _) => pin_portion(ctx, portion),
+                    ScrubPlace::Record(position) if pin => ctx.storage.journal.pin(position),
+                    ScrubPlace::Record(position) => ctx.storage.journal.unpin(position),
                 }
             }
         }
@@ -502,10 +502,10 @@ fn pin(ctx: &mut Ctx, work: &Work, pin: bool) {
 }
 
 fn is_current(ctx: &Ctx, id: LumpId, record: RingPosition) -> bool {
-    ctx.storage.index.get(id).map(Entry::record) == Some(record)
+    ctx.storage.index.get(id).map(IndexEntry::record) == Some(record)
 }
 
-fn stored_len(entry: Entry, geometry: &Geometry) -> u64 {
+fn stored_len(entry: IndexEntry, geometry: &Geometry) -> u64 {
     match entry.portion() {
         Some(portion) => portion.byte_len(geometry.block_size()).0,
         None => entry.record_len(),

@@ -4,7 +4,7 @@
 //! size, gets of absent lumps; deletes and embedded puts too, in the order of arrival, as long as
 //! not too many changes are unfinished. They never wait for the disk's slots. Gets, puts and heads
 //! that read wait for one of these in the [`Queue`], gets for memory as well. Gets whose payer has
-//! its share of memory wait beside the queue ([`Held`]), and small gets have a reserve, so whoever
+//! its share of memory wait beside the queue ([`HeldGets`]), and small gets have a reserve, so whoever
 //! does not take what it asked for keeps nobody else waiting. A flush takes no slot, so nothing that
 //! reads waits for one.
 
@@ -16,14 +16,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use held::Held;
+use held::HeldGets;
 use order::{Kinds, Moment, Order};
-use queue::{Place, Queue};
+use queue::{Queue, QueuePlace};
 
 use super::admission::Admission;
 use super::admission::overload::Overload;
-use super::admission::pace::Kind;
-use super::command::{Arrival, Command};
+use super::admission::pace::RequestKind;
+use super::command::{Arrival, StoreCommand};
 use super::ctx::Ctx;
 use crate::buffer::{Reservation, Short};
 use crate::clock::monotonic_ns;
@@ -42,10 +42,10 @@ const PUT_BYTES: u64 = 2 * GET_BYTES;
 const LATE_NS: u64 = 10_000_000;
 
 /// The queue before the disk, and the changes that need no slot there.
-pub(super) struct Waiting {
+pub(super) struct WaitingRequests {
     queue: Queue<Arrival>,
     /// Gets whose payers have enough memory.
-    held: Held,
+    held: HeldGets,
     /// Changes without data I/O, in the order of arrival.
     changes: VecDeque<Arrival>,
     admission: Arc<Admission>,
@@ -56,8 +56,8 @@ pub(super) struct Waiting {
     enough_until_ns: Option<u64>,
 }
 
-/// One look at the waiting requests: [`Waiting::begin`], [`Waiting::next`] until there is none,
-/// [`Waiting::end`].
+/// One look at the waiting requests: [`WaitingRequests::begin`], [`WaitingRequests::next`] until
+/// there is none, [`WaitingRequests::end`].
 pub(super) struct Round {
     now_ns: u64,
     /// Requests started before it since open.
@@ -67,11 +67,11 @@ pub(super) struct Round {
     changes_done: bool,
 }
 
-impl Waiting {
+impl WaitingRequests {
     pub(super) fn new(order: Order, overload: Overload, admission: Arc<Admission>) -> Self {
         Self {
             queue: Queue::new(order),
-            held: Held::default(),
+            held: HeldGets::default(),
             changes: VecDeque::new(),
             admission,
             overload,
@@ -119,17 +119,23 @@ impl Waiting {
     }
 
     /// True: nobody waits and there is all it needs. Memory for `len` bytes is set aside then.
-    fn starts_at_once(&mut self, ctx: &mut Ctx, arrival: &Arrival, kind: Kind, len: u64) -> bool {
+    fn starts_at_once(
+        &mut self,
+        ctx: &mut Ctx,
+        arrival: &Arrival,
+        kind: RequestKind,
+        len: u64,
+    ) -> bool {
         self.queue.is_empty()
             && ctx.io.data_in_flight() < ctx.limits.data_ios
             && match kind {
                 _ if enough_until(ctx, kind, monotonic_ns()).is_some() => false,
-                Kind::Get | Kind::Small => {
+                RequestKind::Get | RequestKind::Small => {
                     let memory = ctx.io.pool.reserve(arrival.ctx.payer, len);
                     self.reserved(ctx, memory).is_ok()
                 }
-                Kind::Head => true,
-                Kind::Put => ctx.unfinished.count() < ctx.limits.pending,
+                RequestKind::Head => true,
+                RequestKind::Put => ctx.unfinished.count() < ctx.limits.pending,
             }
     }
 
@@ -165,7 +171,7 @@ impl Waiting {
         round.changes_done = true;
         while !self.queue.is_empty() && ctx.io.data_in_flight() < ctx.limits.data_ios {
             if changes_wait {
-                round.kinds = round.kinds.without(Kind::Put);
+                round.kinds = round.kinds.without(RequestKind::Put);
             }
             let moment = Moment {
                 now_ns: round.now_ns,
@@ -177,7 +183,7 @@ impl Waiting {
             let to_read = to_read(ctx, &arrival.command).map(|(_, len)| len);
             let payer = arrival.ctx.payer;
             let memory = to_read.map(|len| {
-                if round.kinds.has(Kind::Get) {
+                if round.kinds.has(RequestKind::Get) {
                     ctx.io.pool.reserve(payer, len)
                 } else {
                     // What comes free is for those that wait for more.
@@ -204,7 +210,7 @@ impl Waiting {
     fn kinds_now(&mut self, ctx: &Ctx, round: &Round) -> Kinds {
         let mut kinds = round.kinds;
         self.enough_until_ns = None;
-        for kind in [Kind::Get, Kind::Put] {
+        for kind in [RequestKind::Get, RequestKind::Put] {
             if self.queue.has(kind)
                 && let Some(until_ns) = enough_until(ctx, kind, round.now_ns)
             {
@@ -220,7 +226,7 @@ impl Waiting {
     fn hold(&mut self, arrival: Arrival) {
         // A piece is a part of a get that was let in, perhaps of one whose beginning was sent.
         let refused = match arrival.command {
-            Command::GetPiece { .. } => None,
+            StoreCommand::GetPiece { .. } => None,
             _ => self.admission.check_held(self.held.len()).err(),
         };
         match refused {
@@ -269,7 +275,7 @@ impl Waiting {
     }
 
     /// Counts a request that starts, late or not. `None`: it wants to be dropped when late.
-    pub(super) fn started(&self, ctx: &Ctx, arrival: Arrival) -> Option<(RequestId, Command)> {
+    pub(super) fn started(&self, ctx: &Ctx, arrival: Arrival) -> Option<(RequestId, StoreCommand)> {
         let now_ns = monotonic_ns();
         if let Some(late_ns) = arrival.ctx.late_ns(now_ns) {
             self.drop_late(ctx, arrival, late_ns);
@@ -308,7 +314,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingRequests {
     /// The owner ends early, perhaps by a panic: whoever waits is told.
     fn drop(&mut self) {
         let waiting = self.changes.drain(..).chain(self.held.take_all());
@@ -322,10 +328,10 @@ impl Drop for Waiting {
 /// Until when the disk has enough of this kind, unless an I/O ends; `None`: it has not. More at a
 /// time would end later and all at once, and what is done with them then would wait, where it could
 /// be done beside the next.
-fn enough_until(ctx: &Ctx, kind: Kind, now_ns: u64) -> Option<u64> {
+fn enough_until(ctx: &Ctx, kind: RequestKind, now_ns: u64) -> Option<u64> {
     let enough = match kind {
-        Kind::Get if !ctx.limits.has_arm => GET_BYTES,
-        Kind::Put if !ctx.limits.has_arm => PUT_BYTES,
+        RequestKind::Get if !ctx.limits.has_arm => GET_BYTES,
+        RequestKind::Put if !ctx.limits.has_arm => PUT_BYTES,
         _ => return None,
     };
     let (bytes, first_ns) = ctx.io.begun_since(now_ns.saturating_sub(LATE_NS), kind);
@@ -333,15 +339,21 @@ fn enough_until(ctx: &Ctx, kind: Kind, now_ns: u64) -> Option<u64> {
 }
 
 /// Where a request does its data I/O, and how many bytes a get reads; `None`: it does none.
-fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
+fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(QueuePlace, u64)> {
     let (kind, position, memory) = match &arrival.command {
-        Command::Get { .. } | Command::GetRange { .. } | Command::GetPiece { .. } => {
+        StoreCommand::Get { .. }
+        | StoreCommand::GetRange { .. }
+        | StoreCommand::GetPiece { .. } => {
             let (position, len) = to_read(ctx, &arrival.command)?;
             let small = ctx.io.pool.is_small(len);
-            let kind = if small { Kind::Small } else { Kind::Get };
+            let kind = if small {
+                RequestKind::Small
+            } else {
+                RequestKind::Get
+            };
             (kind, position, len)
         }
-        Command::Head { id, sum, .. } => {
+        StoreCommand::Head { id, sum, .. } => {
             let block_size = ctx.storage.geometry.block_size();
             let entry = ctx.storage.index.get(*id)?;
             let by_sum = *sum && entry.portion().is_some();
@@ -350,13 +362,13 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
             }
             let (position, len) = stored_at(ctx, *id)?;
             let block = block_size.bytes();
-            (Kind::Head, position + len - block, 0)
+            (RequestKind::Head, position + len - block, 0)
         }
-        Command::Put(put) if put.data.is_some() => (Kind::Put, 0, 0),
-        Command::PutPiece(_) => (Kind::Put, 0, 0),
+        StoreCommand::Put(put) if put.data.is_some() => (RequestKind::Put, 0, 0),
+        StoreCommand::PutPiece(_) => (RequestKind::Put, 0, 0),
         _ => return None,
     };
-    let place = Place {
+    let place = QueuePlace {
         kind,
         position,
         deadline: arrival.ctx.deadline,
@@ -366,16 +378,16 @@ fn place(ctx: &Ctx, arrival: &Arrival) -> Option<(Place, u64)> {
 }
 
 /// Where a get reads first, and the most bytes that it reads at once.
-fn to_read(ctx: &Ctx, command: &Command) -> Option<(u64, u64)> {
+fn to_read(ctx: &Ctx, command: &StoreCommand) -> Option<(u64, u64)> {
     match command {
-        Command::Get { id, .. } => stored_at(ctx, *id),
-        Command::GetRange { id, wanted, .. } => {
+        StoreCommand::Get { id, .. } => stored_at(ctx, *id),
+        StoreCommand::GetRange { id, wanted, .. } => {
             let (position, stored) = stored_at(ctx, *id)?;
             let entry = ctx.storage.index.get(*id)?;
             let wanted = wanted.of(ctx.storage.journal.provenance(entry));
             Some((position, wanted.memory(stored)))
         }
-        Command::GetPiece { lump, wanted, .. } => Some(lump.extent(wanted)),
+        StoreCommand::GetPiece { lump, wanted, .. } => Some(lump.extent(wanted)),
         _ => None,
     }
 }
@@ -396,7 +408,7 @@ fn stored_at(ctx: &Ctx, id: LumpId) -> Option<(u64, u64)> {
     Some((offset.0, end - start))
 }
 
-impl Command {
+impl StoreCommand {
     /// True: it changes the store.
     fn is_change(&self) -> bool {
         match self {

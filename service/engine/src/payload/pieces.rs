@@ -153,10 +153,10 @@ impl fmt::Debug for Pieces {
 
 /// What has become of the pieces that were handed over.
 #[derive(Default)]
-struct Flow(Mutex<State>);
+struct Flow(Mutex<FlowState>);
 
 #[derive(Default)]
-struct State {
+struct FlowState {
     in_flight: usize,
     free: Vec<AlignedBuf>,
     /// The first error.
@@ -166,7 +166,7 @@ struct State {
 }
 
 impl Flow {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FlowState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,9 +187,9 @@ impl Flow {
 }
 
 /// Tells of the end of a piece, also if nobody answers.
-struct Told(Option<Arc<Flow>>);
+struct EndNotice(Option<Arc<Flow>>);
 
-impl Told {
+impl EndNotice {
     fn end(mut self, result: Result<AlignedBuf, Error>, times: EngineTimes) {
         if let Some(flow) = self.0.take() {
             flow.ended(result, times);
@@ -197,7 +197,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for EndNotice {
     fn drop(&mut self) {
         if let Some(flow) = self.0.take() {
             flow.ended(Err(Error::Closed), EngineTimes::default());
@@ -205,7 +205,7 @@ impl Drop for Told {
     }
 }
 
-impl State {
+impl FlowState {
     fn is_written(&self) -> bool {
         self.in_flight == 0 || mutant::is(Mutant::PutsEarly)
     }
@@ -240,7 +240,7 @@ impl Pieces {
     /// Waits until there is what is looked for, or an error.
     async fn until<T>(
         &mut self,
-        mut find: impl FnMut(&mut State) -> Option<T> + Send,
+        mut find: impl FnMut(&mut FlowState) -> Option<T> + Send,
     ) -> Result<T, Error> {
         let mut since_ns = None;
         let flow = &self.flow;
@@ -336,7 +336,7 @@ impl LumpBuf {
         self.start += buf.len();
         let flow = Arc::clone(&pieces.flow);
         flow.lock().in_flight += 1;
-        let told = Told(Some(flow));
+        let told = EndNotice(Some(flow));
         (pieces.hand_over)(
             at,
             buf,

@@ -3,7 +3,7 @@
 //! Nothing here makes opening fail: whatever is wrong with a checkpoint is a reason to replay the
 //! whole journal instead.
 
-use super::index::{Entry, Filler, Index};
+use super::index::{Filler, Index, IndexEntry};
 use super::io::{BlockingIo, Stream};
 use super::log_sum::KnownSum;
 use super::outside::Outside;
@@ -196,7 +196,7 @@ fn read_chunks(
             number += 1;
             for row in rows {
                 let row = row.map_err(|_| CheckpointUse::Damaged)?;
-                let entry = Entry::of_row(&row, &store.geometry);
+                let entry = IndexEntry::of_row(&row, &store.geometry);
                 let Some(entry) = entry.filter(|&entry| filler.push(row.id, entry)) else {
                     return Err(CheckpointUse::Damaged);
                 };

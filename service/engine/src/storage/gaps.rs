@@ -13,7 +13,7 @@ use crate::format::record::{Decoded, Record};
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::request::LumpRange;
-use crate::storage::index::{Entry, Index};
+use crate::storage::index::{Index, IndexEntry};
 use crate::units::RingPosition;
 
 /// Bytes behind a damaged record that are searched for the next one.
@@ -208,7 +208,7 @@ fn live_before(
     index: &Index,
     journal: &Journal,
     resume: RingPosition,
-) -> Vec<(u64, LumpId, Entry)> {
+) -> Vec<(u64, LumpId, IndexEntry)> {
     let (head, len) = (journal.head(), journal.distance(journal.head(), resume));
     let all = index.range(LumpRange::ALL);
     all.map(|(id, entry)| (journal.distance(head, entry.record()), id, entry))
@@ -220,7 +220,7 @@ fn embedded(
     io: &mut BlockingIo<'_>,
     storage: &Storage,
     id: LumpId,
-    entry: Entry,
+    entry: IndexEntry,
 ) -> Result<Vec<u8>, Error> {
     let (unit, at) = (io.unit(), entry.record().0);
     let (start, end) = (at - at % unit, at + entry.record_len());

@@ -4,7 +4,7 @@
 use super::Storage;
 use super::io::BlockingIo;
 use super::journal::{FoundEnd, new_epoch};
-use super::progress::Progress;
+use super::progress::DurableEnds;
 use super::recover::FoundStore;
 use crate::device::Device;
 use crate::error::Error;
@@ -52,7 +52,7 @@ pub(super) struct FoundHead {
     /// Log offset of the end of the journal that both copies tell of; `None`: they are to be
     /// written anew.
     pub(super) copied: Option<u64>,
-    pub(super) progress: Progress,
+    pub(super) progress: DurableEnds,
 }
 
 /// Reads both blocks.
@@ -119,7 +119,7 @@ impl FoundHeaders {
             copied: copy
                 .filter(|copy| sound && copy.sums.is_some())
                 .map(|copy| copy.seal.log_end),
-            progress: Progress::of_copies(self.copies),
+            progress: DurableEnds::of_copies(self.copies),
         })
     }
 }

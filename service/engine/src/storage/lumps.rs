@@ -1,6 +1,6 @@
 //! The state of the lumps while records are replayed.
 
-use super::index::{Batched, Entry};
+use super::index::{Batched, IndexEntry};
 use super::outside::Outside;
 use crate::format::Geometry;
 use crate::format::mark::Mark;
@@ -29,14 +29,15 @@ impl Lumps {
             Record::Put { id, portion } => {
                 self.puts += 1;
                 let outside = self.outside.put(geometry, id, portion, position);
-                let entry = Entry::data(position, portion, None).marked(foreign);
+                let entry = IndexEntry::data(position, portion, None).marked(foreign);
                 self.index.set(id, (!outside).then_some(entry));
             }
             Record::Embed { id, data } => {
                 self.puts += 1;
                 let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
                 self.outside.forget(id);
-                self.index.set(id, Some(Entry::embedded(position, len)));
+                self.index
+                    .set(id, Some(IndexEntry::embedded(position, len)));
             }
             Record::Delete { id } => {
                 self.outside.forget(id);

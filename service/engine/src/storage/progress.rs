@@ -9,7 +9,7 @@ use crate::format::seal::Seal;
 
 /// Durable ends of the log that the checked copies and the checkpoints name.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct DurableEnds {
     ends: [Option<KnownEnd>; 4],
     /// The ring head is the one that this engine wrote last, so no other engine has moved it.
     head_is_ours: bool,
@@ -22,7 +22,7 @@ struct KnownEnd {
     by: &'static str,
 }
 
-impl Progress {
+impl DurableEnds {
     /// `copies`: of the header block and of the journal header block.
     pub(crate) fn of_copies(copies: [FoundCopy; 2]) -> Self {
         let [first, second] = copies.map(|copy| {

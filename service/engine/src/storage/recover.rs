@@ -14,11 +14,11 @@ use super::data_region::DataRegion;
 use super::headers::{self, FoundHeaders};
 use super::index::{Batched, Index};
 use super::io::{BlockingIo, RingReader};
-use super::journal::{Found, FoundEnd, Journal};
+use super::journal::{FoundEnd, Journal, JournalFindings};
 use super::log_sum::{KnownSum, Summing, differs};
 use super::lumps::Lumps;
 use super::outside::Outside;
-use super::progress::Progress;
+use super::progress::DurableEnds;
 use super::run::{self, FoundRun};
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
@@ -69,15 +69,15 @@ pub(crate) struct Recovered {
 /// Reads the store on a device; `salvage`: also one that is damaged (FORMAT.md section 13).
 pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovered, Error> {
     match read(io, salvage, None)? {
-        Reading::Done(recovered) => Ok(*recovered),
-        Reading::Torn(tail, end) => match read(io, salvage, Some(end))? {
-            Reading::Done(mut recovered) => {
+        ReadOutcome::Done(recovered) => Ok(*recovered),
+        ReadOutcome::Torn(tail, end) => match read(io, salvage, Some(end))? {
+            ReadOutcome::Done(mut recovered) => {
                 recovered.unsettled = Some(tail);
                 // They may tell of the batch that is no more.
                 recovered.copied = None;
                 Ok(*recovered)
             }
-            Reading::Torn(..) => Err(Error::CorruptJournal {
+            ReadOutcome::Torn(..) => Err(Error::CorruptJournal {
                 ring_position: end.tail.0,
                 why: "its end is not where its last batch begins".to_owned(),
             }),
@@ -86,13 +86,17 @@ pub(crate) fn recover(io: &mut BlockingIo<'_>, salvage: bool) -> Result<Recovere
 }
 
 /// Result of reading a store.
-enum Reading {
+enum ReadOutcome {
     Done(Box<Recovered>),
     /// Data of the last batch is missing, so the journal ends before it.
     Torn(UnsettledTail, LogEnd),
 }
 
-fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<Reading, Error> {
+fn read(
+    io: &mut BlockingIo<'_>,
+    salvage: bool,
+    ends: Option<LogEnd>,
+) -> Result<ReadOutcome, Error> {
     let started_ns = monotonic_ns();
     let mut headers = headers::find(io)?;
     let (geometry, header) = (headers.geometry, headers.header);
@@ -110,7 +114,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
     };
     let (unsettled, data_flips) = match replayed.judge(io, &geometry) {
         Ok(judged) => judged,
-        Err((tail, end)) => return Ok(Reading::Torn(tail, end)),
+        Err((tail, end)) => return Ok(ReadOutcome::Torn(tail, end)),
     };
     let (records, bytes) = (replayed.records, replayed.bytes);
     let unrecorded = std::mem::take(&mut replayed.unrecorded);
@@ -135,7 +139,7 @@ fn read(io: &mut BlockingIo<'_>, salvage: bool, ends: Option<LogEnd>) -> Result<
         journal: Journal::new(&geometry, io.unit(), found),
         unrecorded,
     };
-    Ok(Reading::Done(Box::new(Recovered {
+    Ok(ReadOutcome::Done(Box::new(Recovered {
         storage,
         layout: headers.layout,
         seal,
@@ -161,7 +165,7 @@ pub(super) struct FoundStore {
     /// Where the journal ends; `None`: where replay finds an end.
     pub(super) ends: Option<LogEnd>,
     /// How far the journal has come at least.
-    pub(super) progress: Progress,
+    pub(super) progress: DurableEnds,
 }
 
 /// A store whose journal is replayed.
@@ -193,7 +197,7 @@ impl Replayed {
         store: &FoundStore,
         cut: bool,
         told: &mut Vec<Finding>,
-    ) -> (Found, Index, DataRegion, Vec<(RingPosition, u8)>) {
+    ) -> (JournalFindings, Index, DataRegion, Vec<(RingPosition, u8)>) {
         let (mut end, sum) = (self.end, self.sum);
         // They hold if that of the seal follows from them.
         let by_seal = end.seal.and_then(|seal| seal.log_sum);
@@ -204,7 +208,7 @@ impl Replayed {
         if let Some(seal) = &mut end.seal {
             seal.log_sum = seal.log_sum.or(sum);
         }
-        let found = Found {
+        let found = JournalFindings {
             uuid: store.uuid,
             head: store.head,
             end,
@@ -293,7 +297,7 @@ impl FoundStore {
             head: RingPosition(0),
             copy: None,
             ends,
-            progress: Progress::default(),
+            progress: DurableEnds::default(),
         };
         let found = headers.ring_head(|copy| headers::leads(io, &store, copy))?;
         (store.head, store.copy) = (found.head, found.copy);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use super::Storage;
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 use super::io::BlockingIo;
 use super::journal::gc::Relocation;
 use super::journal::writer::Batch;
@@ -12,7 +12,7 @@ use super::journal::{FoundEnd, Journal};
 use super::outside::Outside;
 use super::salvage::write_batch;
 use super::unrecorded::Unrecorded;
-use super::unsettled::{Data, Flip, PIECE, examine};
+use super::unsettled::{DataState, Flip, PIECE, examine};
 use crate::error::Error;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::run::{Annex, Link, OpenRun};
@@ -111,11 +111,11 @@ pub(crate) fn find_puts<B: Deref<Target = [u8]>>(
                 found.report.outcome = TailOutcome::Dropped;
                 break;
             }
-            Data::Found { samples, flip, .. } if samples == link.samples && !is_torn => {
+            DataState::Found { samples, flip, .. } if samples == link.samples && !is_torn => {
                 found.flips.extend(flip);
                 found.keep(put, flip.is_some());
             }
-            Data::Unreadable => found.keep(put, true),
+            DataState::Unreadable => found.keep(put, true),
             _ if mutant::is(Mutant::TrustsData) => found.keep(put, false),
             _ if was_durable => found.keep(put, true),
             _ => {
@@ -149,7 +149,7 @@ impl FoundRun {
                 continue;
             }
             outside.forget(id);
-            index.insert(id, Entry::data(tail, portion, None));
+            index.insert(id, IndexEntry::data(tail, portion, None));
             let mut lumps = vec![id];
             let mut rest = put.records();
             while let Ok(Decoded::Record { record, len }) = Record::decode(rest) {
@@ -158,7 +158,7 @@ impl FoundRun {
                     Record::Embed { id, data } => {
                         let len = u16::try_from(data.as_slice().len()).unwrap_or(u16::MAX);
                         outside.forget(id);
-                        index.insert(id, Entry::embedded(tail, len));
+                        index.insert(id, IndexEntry::embedded(tail, len));
                         unrecorded.note_embedded(id, tail, bytes.to_vec());
                         lumps.push(id);
                     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 use super::journal::Journal;
 use super::journal::gc::Relocation;
 use super::journal::writer::Batch;
@@ -54,7 +54,7 @@ impl Unrecorded {
 
     /// The record of a lump with this entry; `None`: it is not embedded, or its record is in the
     /// journal.
-    pub(crate) fn embedded(&self, id: LumpId, entry: Entry) -> Option<&[u8]> {
+    pub(crate) fn embedded(&self, id: LumpId, entry: IndexEntry) -> Option<&[u8]> {
         let (tail, record) = self.embedded.get(&id)?;
         let is_it = entry.portion().is_none() && entry.record() == *tail;
         is_it.then_some(record.as_slice())

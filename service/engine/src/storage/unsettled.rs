@@ -79,7 +79,7 @@ pub(crate) fn flip_back(io: &mut BlockingIo<'_>, flips: &[Flip]) -> Result<(), E
 }
 
 /// State of the data of one put.
-pub(super) enum Data {
+pub(super) enum DataState {
     /// Its nonce, the sum of its samples, and the bit that has to be flipped back for the rest to fit.
     Found {
         nonce: u64,
@@ -148,7 +148,7 @@ fn judge<B: Deref<Target = [u8]>>(
     let (mut missing, mut unreadable, mut flips) = (false, false, Vec::new());
     for put in puts {
         let damaged = match examine(geometry, put, read) {
-            Data::Found {
+            DataState::Found {
                 nonce,
                 samples,
                 flip,
@@ -157,11 +157,11 @@ fn judge<B: Deref<Target = [u8]>>(
                 flips.extend(flip);
                 flip.is_some()
             }
-            Data::Missing => {
+            DataState::Missing => {
                 missing = true;
                 true
             }
-            Data::Unreadable => {
+            DataState::Unreadable => {
                 unreadable = true;
                 true
             }
@@ -233,9 +233,9 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
     geometry: &Geometry,
     (id, portion): (LumpId, Portion),
     read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
-) -> Data {
+) -> DataState {
     if portion.check_within(geometry.data_blocks()).is_err() {
-        return Data::Missing;
+        return DataState::Missing;
     }
     let block_size = geometry.block_size();
     let (start, len) = (
@@ -244,7 +244,7 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
     );
     let subject = Subject::own(id, portion, block_size);
     let Ok(last) = read(start + len - block_size.bytes(), block_size.bytes()) else {
-        return Data::Unreadable;
+        return DataState::Unreadable;
     };
     let Some(End {
         payload_len,
@@ -253,14 +253,14 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
         flipped,
     }) = End::of(subject, &last)
     else {
-        return Data::Missing;
+        return DataState::Missing;
     };
     let mut sums = PayloadSums::new(payload_len);
     let (mut words, mut done) = (Vec::new(), 0);
     while done < payload_len {
         // To the end of the portion, which ends with a unit.
         let Ok(bytes) = read(start + done, PIECE.min(len - done)) else {
-            return Data::Unreadable;
+            return DataState::Unreadable;
         };
         let left = usize::try_from(payload_len - done).unwrap_or(usize::MAX);
         let payload = bytes.get(..left.min(bytes.len())).unwrap_or_default();
@@ -276,10 +276,10 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
             proof::flip(&mut words, (at, mask), payload_len);
             flip = Some((start + at, mask));
         }
-        Difference::OneBit(..) | Difference::More => return Data::Missing,
+        Difference::OneBit(..) | Difference::More => return DataState::Missing,
     }
     let samples = proof::sum(words);
-    Data::Found {
+    DataState::Found {
         nonce,
         samples,
         flip,

@@ -9,7 +9,7 @@ use crate::format::trailer::{LumpShape, max_payload};
 use crate::lump::LumpId;
 use crate::options::CommitMode;
 use crate::owner::command::put::PieceWrite;
-use crate::owner::command::{Command, Reply};
+use crate::owner::command::{StoreCommand, TimedReply};
 use crate::payload::pieces::{Begun, memory_for};
 use crate::payload::{LumpBuf, RUN_LIMIT};
 use crate::request::{PutCondition, RequestCtx};
@@ -90,9 +90,9 @@ impl Store {
                 begun: Arc::clone(&place),
                 at,
                 buf: Some(buf),
-                reply: Reply::new(on_done),
+                reply: TimedReply::new(on_done),
             };
-            store.send(ctx, Command::PutPiece(Box::new(piece)))
+            store.send(ctx, StoreCommand::PutPiece(Box::new(piece)))
         });
         let sizes = (
             usize::try_from(self.inner.piece_bytes.unwrap_or(0)).unwrap_or(usize::MAX),

@@ -55,10 +55,10 @@ struct Ahead {
     ctx: RequestCtx,
     lump: Arc<OpenLump>,
     size: PieceSize,
-    state: Mutex<State>,
+    state: Mutex<RestState>,
 }
 
-struct State {
+struct RestState {
     /// Bytes of the lump that have not been asked for.
     bytes: Range<u64>,
     /// A piece is being read: one at a time, or pieces that have overtaken those before them could
@@ -114,7 +114,7 @@ impl Rest {
             ctx,
             lump: Arc::new(lump),
             size,
-            state: Mutex::new(State {
+            state: Mutex::new(RestState {
                 bytes,
                 asked: false,
                 read: VecDeque::new(),
@@ -175,7 +175,7 @@ impl Drop for Rest {
 }
 
 impl Ahead {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RestState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,7 +215,7 @@ impl Ahead {
     }
 }
 
-impl State {
+impl RestState {
     fn waiting_bytes(&self) -> u64 {
         let pieces = self.read.iter().filter_map(|(data, _)| data.as_ref().ok());
         pieces.map(|data| data.len() as u64).sum()

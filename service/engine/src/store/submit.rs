@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::lump::LumpId;
 use crate::opened::{Beginning, OpenLump, PieceSize};
 use crate::owner::command::read::Wanted;
-use crate::owner::command::{Command, Reply};
+use crate::owner::command::{StoreCommand, TimedReply};
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
@@ -58,7 +58,7 @@ impl Store {
         options: PutOptions,
         on_done: OnDone<PutOutcome>,
     ) -> Result<(), Error> {
-        let reply = Reply::new(on_done);
+        let reply = TimedReply::new(on_done);
         let command = self.put_command(ctx, id, buf, options, reply)?;
         self.send(ctx, command)
     }
@@ -79,7 +79,7 @@ impl Store {
         durability: Durability,
         on_done: OnDone<PutOutcome>,
     ) -> Result<(), Error> {
-        let command = self.group_command(ctx, group, durability, Reply::new(on_done))?;
+        let command = self.group_command(ctx, group, durability, TimedReply::new(on_done))?;
         self.send(ctx, command)
     }
 
@@ -100,10 +100,10 @@ impl Store {
         from: u64,
         on_done: OnDone<EmbeddedPage>,
     ) -> Result<(), Error> {
-        let command = Command::Embedded {
+        let command = StoreCommand::Embedded {
             range: range.check()?,
             from,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(RequestCtx::default(), command)
     }
@@ -119,9 +119,9 @@ impl Store {
         id: LumpId,
         on_done: OnDone<LumpData>,
     ) -> Result<(), Error> {
-        let command = Command::Get {
+        let command = StoreCommand::Get {
             id,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -154,7 +154,10 @@ impl Store {
         len: u64,
         on_done: OnDone<RangeOutcome>,
     ) -> Result<(), Error> {
-        self.send(ctx, range_command(id, (offset, len), Reply::new(on_done)))
+        self.send(
+            ctx,
+            range_command(id, (offset, len), TimedReply::new(on_done)),
+        )
     }
 
     /// Opens a lump to read `len` bytes from byte `offset` on, clipped to it: reads and verifies the
@@ -171,7 +174,7 @@ impl Store {
         on_done: OnDone<Opened>,
     ) -> Result<(), Error> {
         let store = self.clone();
-        let reply = Reply::new(on_done);
+        let reply = TimedReply::new(on_done);
         let piece = PieceSize::on(self.inner.info.disk);
         let reply = reply.of(move |beginning: Beginning| {
             Opened::new(beginning, |lump, bytes| {
@@ -183,7 +186,7 @@ impl Store {
             len,
             piece: Some(piece),
         };
-        self.send(ctx, Command::GetRange { id, wanted, reply })
+        self.send(ctx, StoreCommand::GetRange { id, wanted, reply })
     }
 
     /// Reads a piece of a lump that is open; the queue of the store had room for the lump, so it
@@ -194,10 +197,10 @@ impl Store {
         (lump, wanted): (Arc<OpenLump>, Range<u64>),
         on_done: OnDone<LumpData>,
     ) -> Result<(), Error> {
-        let command = Command::GetPiece {
+        let command = StoreCommand::GetPiece {
             lump,
             wanted,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -228,8 +231,8 @@ impl Store {
         sum: bool,
         on_done: OnDone<HeadOutcome>,
     ) -> Result<(), Error> {
-        let reply = Reply::new(on_done);
-        self.send(ctx, Command::Head { id, sum, reply })
+        let reply = TimedReply::new(on_done);
+        self.send(ctx, StoreCommand::Head { id, sum, reply })
     }
 
     /// Removes a lump; removing one that is not there succeeds and says so.
@@ -243,10 +246,10 @@ impl Store {
         durability: Durability,
         on_done: OnDone<DeleteOutcome>,
     ) -> Result<(), Error> {
-        let command = Command::Delete {
+        let command = StoreCommand::Delete {
             id,
             durability,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -270,10 +273,10 @@ impl Store {
         on_done: OnDone<DeleteManyOutcome>,
     ) -> Result<(), Error> {
         check_count(&ids)?;
-        let command = Command::DeleteMany {
+        let command = StoreCommand::DeleteMany {
             ids,
             durability,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -296,11 +299,11 @@ impl Store {
             end: Some(end),
         }
         .check()?;
-        let command = Command::DeleteRange {
+        let command = StoreCommand::DeleteRange {
             start,
             end,
             durability,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -316,10 +319,10 @@ impl Store {
         limit: usize,
         on_done: OnDone<ListOutcome>,
     ) -> Result<(), Error> {
-        let command = Command::List {
+        let command = StoreCommand::List {
             range: range.check()?,
             limit,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -334,9 +337,9 @@ impl Store {
         range: LumpRange,
         on_done: OnDone<UsageOutcome>,
     ) -> Result<(), Error> {
-        let command = Command::Usage {
+        let command = StoreCommand::Usage {
             range: range.check()?,
-            reply: Reply::new(on_done),
+            reply: TimedReply::new(on_done),
         };
         self.send(ctx, command)
     }
@@ -348,8 +351,8 @@ impl Store {
     /// [`Error::Closed`].
     pub fn submit_freeze(&self, on_done: OnDone<()>) -> Result<(), Error> {
         self.inner.shared.frozen.store(true, Ordering::SeqCst);
-        let reply = Reply::new(on_done);
-        self.send(RequestCtx::default(), Command::Settle { reply })
+        let reply = TimedReply::new(on_done);
+        self.send(RequestCtx::default(), StoreCommand::Settle { reply })
     }
 
     /// Takes puts and deletes again.
@@ -370,8 +373,8 @@ impl Store {
     pub fn submit_sync(&self, on_done: OnDone<()>) -> Result<(), Error> {
         self.send(
             RequestCtx::default(),
-            Command::Sync {
-                reply: Reply::new(on_done),
+            StoreCommand::Sync {
+                reply: TimedReply::new(on_done),
             },
         )
     }
@@ -381,13 +384,13 @@ impl Store {
 pub(super) fn range_command(
     id: LumpId,
     (offset, len): (u64, u64),
-    reply: Reply<RangeOutcome>,
-) -> Command {
+    reply: TimedReply<RangeOutcome>,
+) -> StoreCommand {
     let wanted = Wanted {
         offset,
         len,
         piece: None,
     };
     let reply = reply.of(Beginning::into_range);
-    Command::GetRange { id, wanted, reply }
+    StoreCommand::GetRange { id, wanted, reply }
 }

@@ -4,7 +4,7 @@ use super::submit::range_command;
 use super::{Store, check_count};
 use crate::error::Error;
 use crate::lump::LumpId;
-use crate::owner::command::Command;
+use crate::owner::command::StoreCommand;
 use crate::payload::{LumpBuf, LumpData};
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, EmbeddedPage, HeadOutcome,
@@ -68,7 +68,7 @@ impl Store {
     /// As there.
     pub fn embedded(&self, range: LumpRange, from: u64) -> Result<EmbeddedPage, Error> {
         let range = range.check()?;
-        self.call(RequestCtx::default(), |reply| Command::Embedded {
+        self.call(RequestCtx::default(), |reply| StoreCommand::Embedded {
             range,
             from,
             reply,
@@ -80,7 +80,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn get(&self, ctx: RequestCtx, id: LumpId) -> Result<LumpData, Error> {
-        self.call(ctx, |reply| Command::Get { id, reply })
+        self.call(ctx, |reply| StoreCommand::Get { id, reply })
     }
 
     /// Waiting form of [`Store::submit_get_range`].
@@ -103,7 +103,7 @@ impl Store {
     /// As there.
     pub fn head(&self, ctx: RequestCtx, id: LumpId) -> Result<HeadOutcome, Error> {
         let sum = false;
-        self.call(ctx, |reply| Command::Head { id, sum, reply })
+        self.call(ctx, |reply| StoreCommand::Head { id, sum, reply })
     }
 
     /// Waiting form of [`Store::submit_delete`].
@@ -116,7 +116,7 @@ impl Store {
         id: LumpId,
         durability: Durability,
     ) -> Result<DeleteOutcome, Error> {
-        self.call(ctx, |reply| Command::Delete {
+        self.call(ctx, |reply| StoreCommand::Delete {
             id,
             durability,
             reply,
@@ -134,7 +134,7 @@ impl Store {
         durability: Durability,
     ) -> Result<DeleteManyOutcome, Error> {
         check_count(&ids)?;
-        self.call(ctx, |reply| Command::DeleteMany {
+        self.call(ctx, |reply| StoreCommand::DeleteMany {
             ids,
             durability,
             reply,
@@ -157,7 +157,7 @@ impl Store {
             end: Some(end),
         }
         .check()?;
-        self.call(ctx, |reply| Command::DeleteRange {
+        self.call(ctx, |reply| StoreCommand::DeleteRange {
             start,
             end,
             durability,
@@ -171,7 +171,7 @@ impl Store {
     /// As there.
     pub fn list(&self, range: LumpRange, limit: usize) -> Result<ListOutcome, Error> {
         let range = range.check()?;
-        self.call(RequestCtx::default(), |reply| Command::List {
+        self.call(RequestCtx::default(), |reply| StoreCommand::List {
             range,
             limit,
             reply,
@@ -184,7 +184,7 @@ impl Store {
     /// As there.
     pub fn usage(&self, range: LumpRange) -> Result<UsageOutcome, Error> {
         let range = range.check()?;
-        self.call(RequestCtx::default(), |reply| Command::Usage {
+        self.call(RequestCtx::default(), |reply| StoreCommand::Usage {
             range,
             reply,
         })
@@ -195,6 +195,6 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn sync(&self) -> Result<(), Error> {
-        self.call(RequestCtx::default(), |reply| Command::Sync { reply })
+        self.call(RequestCtx::default(), |reply| StoreCommand::Sync { reply })
     }
 }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::peer::{self, Peer};
-use crate::support::sim::{Event, Random, SECTOR, SimDisk};
+use crate::support::peer::{self, CannylsImage};
+use crate::support::sim::{DiskEvent, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, ctx, delete, get, put, try_put};
 use lumpscope_engine::{CommitMode, Durability, Error, LumpId, LumpRange, Placement, Store};
 
@@ -19,19 +19,19 @@ const SHAPE: Shape = Shape {
 
 type State = BTreeMap<u128, Vec<u8>>;
 
-fn peer() -> Peer {
-    Peer::new(SHAPE.image())
+fn peer() -> CannylsImage {
+    CannylsImage::new(SHAPE.image())
 }
 
 /// Syncs only when it is told to, as by default.
-fn lazy(peer: &Peer) -> peer::Canny {
+fn lazy(peer: &CannylsImage) -> peer::Canny {
     let mut builder = peer::builder();
     builder.journal_sync_interval(4096);
     peer.try_open(&builder).unwrap()
 }
 
 fn opens(image: Vec<u8>) -> bool {
-    Peer::new(image).try_open(&peer::builder()).is_ok()
+    CannylsImage::new(image).try_open(&peer::builder()).is_ok()
 }
 
 fn delete_range(store: &Store, ids: std::ops::Range<u128>) -> u64 {
@@ -97,11 +97,11 @@ impl History {
         let mut cuts = 0;
         for (number, event) in (1..).zip(&events) {
             match event {
-                Event::Write { offset, bytes } => {
+                DiskEvent::Write { offset, bytes } => {
                     all[*offset..offset + bytes.len()].copy_from_slice(bytes);
                     unflushed.push((*offset, bytes.clone()));
                 }
-                Event::Flush => {
+                DiskEvent::Flush => {
                     durable.clone_from(&all);
                     unflushed.clear();
                 }
@@ -297,7 +297,7 @@ fn b_the_head_moves_only_when_relocated_records_are_durable() {
     }
     store.journal_sync().unwrap();
     store.journal_gc().unwrap();
-    let killed = Peer::new(original.image());
+    let killed = CannylsImage::new(original.image());
     assert_eq!(killed.open().list().len(), 0, "the original has the defect");
 
     let mut history = History::new(SHAPE);
@@ -323,7 +323,7 @@ fn h_blocks_are_reused_only_when_their_release_is_durable() {
     store.journal_sync().unwrap();
     store.delete(&peer::id(1)).unwrap();
     store.put(&peer::id(2), &peer::plain(&[2; 600])).unwrap();
-    let killed = Peer::new(original.image());
+    let killed = CannylsImage::new(original.image());
     let found = peer::get(&mut killed.open(), 1);
     assert_eq!(found, Some(vec![2; 600]), "the original has the defect");
 
@@ -354,7 +354,7 @@ fn overwriting_never_mixes_old_and_new_bytes() {
     let data = SECTOR * 14;
     let mut cut = before.clone();
     cut[data..data + 1024].copy_from_slice(&after[data..data + 1024]);
-    let found = peer::get(&mut Peer::new(cut).open(), 1).unwrap();
+    let found = peer::get(&mut CannylsImage::new(cut).open(), 1).unwrap();
     assert!(
         found[0] == 2 && found[1999] == 1,
         "the original has the defect"

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::peer::{self, Canny, Peer};
+use crate::support::peer::{self, Canny, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, content, ctx, delete, try_put};
 use lumpscope_engine::crc32c;
@@ -15,7 +15,7 @@ use lumpscope_engine::{CommitMode, Durability, LumpId, LumpRange, Placement, Sto
 
 /// A kind of store, and what is put into it.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct StoreKind {
     shape: Shape,
     unit: u32,
     max_embedded: usize,
@@ -24,8 +24,8 @@ struct Kind {
     minfs: bool,
 }
 
-const KINDS: [Kind; 4] = [
-    Kind {
+const KINDS: [StoreKind; 4] = [
+    StoreKind {
         shape: Shape {
             block_size: 512,
             ring_blocks: 48,
@@ -36,7 +36,7 @@ const KINDS: [Kind; 4] = [
         max_len: 9000,
         minfs: false,
     },
-    Kind {
+    StoreKind {
         shape: Shape {
             block_size: 1536,
             ring_blocks: 15,
@@ -47,7 +47,7 @@ const KINDS: [Kind; 4] = [
         max_len: 20_000,
         minfs: false,
     },
-    Kind {
+    StoreKind {
         shape: Shape {
             block_size: 4096,
             ring_blocks: 7,
@@ -58,7 +58,7 @@ const KINDS: [Kind; 4] = [
         max_len: 150_000,
         minfs: true,
     },
-    Kind {
+    StoreKind {
         shape: Shape {
             block_size: 4096,
             ring_blocks: 300,
@@ -72,7 +72,7 @@ const KINDS: [Kind; 4] = [
 ];
 
 #[derive(Clone, Debug)]
-struct Lump {
+struct ModelLump {
     bytes: Vec<u8>,
     placement: Placement,
     /// True: put by this engine since the other one has last written.
@@ -81,15 +81,15 @@ struct Lump {
 
 /// Expected content of the store, and the choices of a history.
 struct World {
-    kind: Kind,
+    kind: StoreKind,
     image: Vec<u8>,
-    lumps: BTreeMap<u128, Lump>,
+    lumps: BTreeMap<u128, ModelLump>,
     random: Random,
     version: u64,
 }
 
 impl World {
-    fn new(kind: Kind, seed: u64) -> Self {
+    fn new(kind: StoreKind, seed: u64) -> Self {
         let mut random = Random(seed);
         let mut image = kind.shape.image();
         if random.below(2) == 0 {
@@ -97,7 +97,7 @@ impl World {
             let block = u64::from(kind.shape.block_size);
             let available = (kind.shape.ring_blocks + 1 + kind.shape.data_blocks) * block;
             let ratio = ((kind.shape.ring_blocks + 1) * block) as f64 / available as f64;
-            image = Peer::create(image.len(), kind.shape.block_size, ratio).image();
+            image = CannylsImage::create(image.len(), kind.shape.block_size, ratio).image();
         }
         Self {
             kind,
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// A lump to put: of another size, or of the size it has.
-    fn some_lump(&mut self, id: u128, own: bool) -> Lump {
+    fn some_lump(&mut self, id: u128, own: bool) -> ModelLump {
         self.version += 1;
         let (placement, len) = match self.lumps.get(&id) {
             Some(old) if self.random.below(2) == 0 => (old.placement, old.bytes.len()),
@@ -147,7 +147,7 @@ impl World {
                 (placement, self.some_len(placement))
             }
         };
-        Lump {
+        ModelLump {
             bytes: content(id, self.version, len),
             placement,
             own,
@@ -155,7 +155,7 @@ impl World {
     }
 
     fn canny(&mut self, changes: usize) {
-        let peer = Peer::new(std::mem::take(&mut self.image));
+        let peer = CannylsImage::new(std::mem::take(&mut self.image));
         let mut store = peer.open();
         self.check_canny(&mut store);
         for _ in 0..changes {

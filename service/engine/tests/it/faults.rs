@@ -1,6 +1,6 @@
 //! Devices that fail: what fails is reported, what was acknowledged stays.
 
-use crate::support::sim::{Fault, SimDisk};
+use crate::support::sim::{IoFault, SimDisk};
 use crate::support::{Shape, content, ctx, get, put, try_put, until};
 use lumpscope_engine::{
     CommitMode, Durability, Error, FindingKind, IoOp, LumpId, Placement, Store, StoreOptions,
@@ -27,7 +27,7 @@ fn a_failed_flush_is_sticky_and_loses_nothing() {
         for after in 0..40 {
             let disk = SimDisk::new(SHAPE.image());
             let store = disk.open_as(CommitMode::Ordered).unwrap();
-            disk.fail(Some(Fault {
+            disk.fail(Some(IoFault {
                 op,
                 after,
                 errno,
@@ -122,7 +122,7 @@ fn failed_data_write(commit: CommitMode) {
     store.close().unwrap();
     let store = disk.open_as(commit).unwrap();
     let used = store.stats().data_used_bytes;
-    disk.fail(Some(Fault {
+    disk.fail(Some(IoFault {
         op: IoOp::Write,
         after: 0,
         errno: 5,
@@ -142,7 +142,7 @@ fn failed_data_write(commit: CommitMode) {
     // Checked, it is the end of the journal that was refused last.
     if commit == CommitMode::Ordered {
         assert_eq!(len, 3072);
-        disk.fail(Some(Fault {
+        disk.fail(Some(IoFault {
             op: IoOp::Write,
             after: 0,
             errno: 28,
@@ -261,7 +261,7 @@ fn a_header_that_cannot_move_is_a_failure() {
     put(&store, 0, b"");
     store.close().unwrap();
     let store = disk.open().unwrap();
-    disk.fail(Some(Fault {
+    disk.fail(Some(IoFault {
         op: IoOp::Write,
         after: 0,
         errno: 5,

@@ -23,11 +23,11 @@ struct Image {
     head: RingPosition,
     /// Every record from the head to the end, with its ring position.
     records: Vec<(RingPosition, String)>,
-    live: BTreeMap<LumpId, Place>,
+    live: BTreeMap<LumpId, LumpPlace>,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum LumpPlace {
     Data(Portion),
     Embedded { at: RingPosition, len: usize },
 }
@@ -70,11 +70,11 @@ impl Image {
     /// The bytes of a live lump, and the bytes of padding after it.
     fn lump(&self, id: LumpId) -> (&[u8], usize) {
         match self.live[&id] {
-            Place::Embedded { at, len } => {
+            LumpPlace::Embedded { at, len } => {
                 let start = usize::try_from(self.geometry.ring_byte(at).0).expect("small") + 23;
                 (&self.bytes[start..start + len], 0)
             }
-            Place::Data(portion) => {
+            LumpPlace::Data(portion) => {
                 let bytes = self.portion(portion);
                 let end =
                     LumpEnd::decode(bytes, id, portion.len(), self.block_size()).expect("a lump");
@@ -99,7 +99,7 @@ impl Image {
     }
 }
 
-type Replayed = (Vec<(RingPosition, String)>, BTreeMap<LumpId, Place>);
+type Replayed = (Vec<(RingPosition, String)>, BTreeMap<LumpId, LumpPlace>);
 
 /// Reads the records one after the other, each from the fewest bytes that the decoder asks for,
 /// and checks that they encode to the same bytes again.
@@ -123,7 +123,7 @@ fn replay(ring: &[u8], head: RingPosition) -> Replayed {
         at += len;
         let text = match record {
             Record::Put { id, portion } => {
-                live.insert(id, Place::Data(portion));
+                live.insert(id, LumpPlace::Data(portion));
                 format!(
                     "put {id} start {} len {}",
                     portion.start().0,
@@ -132,7 +132,7 @@ fn replay(ring: &[u8], head: RingPosition) -> Replayed {
             }
             Record::Embed { id, data } => {
                 let len = data.as_slice().len();
-                live.insert(id, Place::Embedded { at: position, len });
+                live.insert(id, LumpPlace::Embedded { at: position, len });
                 format!("embed {id} size {len}")
             }
             Record::Delete { id } => {
@@ -207,7 +207,7 @@ fn every_live_lump_has_its_size_and_content() {
                 panic!("{line}")
             };
             let id: LumpId = id.parse().expect("an id");
-            let embedded = matches!(image.live[&id], Place::Embedded { .. });
+            let embedded = matches!(image.live[&id], LumpPlace::Embedded { .. });
             assert_eq!(embedded, kind == "e", "{name}: {line}");
             let (bytes, _) = image.lump(id);
             assert_eq!(bytes.len().to_string(), size, "{name}: {line}");

@@ -7,7 +7,7 @@ use lumpscope_engine::format::geometry::{Geometry, RegionSizes};
 use lumpscope_engine::format::journal_header::JournalHeader;
 use lumpscope_engine::format::minfs::{DirEntry, FILE_OFFSET, Inode, Superblock, encode_metadata};
 use lumpscope_engine::format::record::{Decoded, EmbeddedData, Record};
-use lumpscope_engine::format::ring::{Room, room_for};
+use lumpscope_engine::format::ring::{RingPlace, room_for};
 use lumpscope_engine::format::sums::{Chunks, PayloadSums};
 use lumpscope_engine::format::trailer::{
     LumpEnd, LumpShape, OVERHEAD_LEN, TrailerState, max_payload, overhead_len,
@@ -296,12 +296,12 @@ proptest! {
             RingPosition(head), RingPosition(tail), record, ByteLen(ring), ByteLen(unit),
         );
         let start = match room {
-            Room::AtTail => tail,
-            Room::AtFront => {
+            RingPlace::AtTail => tail,
+            RingPlace::AtFront => {
                 prop_assert!(tail + 5 <= ring);
                 0
             }
-            Room::Full => return Ok(()),
+            RingPlace::Full => return Ok(()),
         };
         prop_assert!(start + record + 5 <= ring);
         // Every byte of the write units is before the tail's own records or free.

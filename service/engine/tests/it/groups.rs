@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support;
-use crate::support::sim::{Event, Random, SimDisk};
+use crate::support::sim::{DiskEvent, Random, SimDisk};
 use crate::support::{Shape, content, ctx, get, try_put};
 use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, LumpRange, Placement, PutGroup, Store};
 
@@ -46,7 +46,7 @@ fn a_group_costs_what_its_data_costs() {
     let writes = |disk: &SimDisk| {
         disk.events()
             .iter()
-            .filter(|event| matches!(event, Event::Write { .. }))
+            .filter(|event| matches!(event, DiskEvent::Write { .. }))
             .count()
     };
     let written = writes(&disk);

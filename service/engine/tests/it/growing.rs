@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::support::peer::{self, Peer};
+use crate::support::peer::{self, CannylsImage};
 use crate::support::{content, disk_dir, get, options, put, try_put};
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::grow::{GrowError, GrowOptions, grow};
@@ -123,7 +123,7 @@ fn a_store_grows_in_place_and_the_original_engine_opens_it() {
     store.close().unwrap();
     let mut image = std::fs::read(&path).unwrap();
     image.resize(16 << 20, 0);
-    let mut canny = Peer::new(image).open();
+    let mut canny = CannylsImage::new(image).open();
     for id in 0..600 {
         assert_eq!(peer::get(&mut canny, id), Some(lump(id).0), "{id}");
     }

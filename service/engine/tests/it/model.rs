@@ -8,7 +8,7 @@ use lumpscope_engine::{Durability, Error, IoBackendChoice, LumpId, LumpRange, Pl
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
-enum Op {
+enum ModelOp {
     Put {
         id: u8,
         len: usize,
@@ -33,19 +33,19 @@ enum Op {
     Reopen,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = ModelOp> {
     let id = 0_u8..24;
     prop_oneof![
         12 => (id.clone(), prop_oneof![3 => 0_usize..300, 2 => 0_usize..6000], any::<bool>(), any::<bool>())
             .prop_map(|(id, len, embedded, journaled)| {
                 let embedded = embedded && len < 300;
-                Op::Put { id, len, embedded, journaled }
+                ModelOp::Put { id, len, embedded, journaled }
             }),
-        5 => id.clone().prop_map(|id| Op::Get { id }),
-        4 => (id.clone(), any::<bool>()).prop_map(|(id, journaled)| Op::Delete { id, journaled }),
-        1 => (id.clone(), id.clone()).prop_map(|(a, b)| Op::DeleteRange { start: a.min(b), end: a.max(b) }),
-        1 => (id, 0_usize..10).prop_map(|(start, limit)| Op::List { start, limit }),
-        1 => Just(Op::Reopen),
+        5 => id.clone().prop_map(|id| ModelOp::Get { id }),
+        4 => (id.clone(), any::<bool>()).prop_map(|(id, journaled)| ModelOp::Delete { id, journaled }),
+        1 => (id.clone(), id.clone()).prop_map(|(a, b)| ModelOp::DeleteRange { start: a.min(b), end: a.max(b) }),
+        1 => (id, 0_usize..10).prop_map(|(start, limit)| ModelOp::List { start, limit }),
+        1 => Just(ModelOp::Reopen),
     ]
 }
 
@@ -59,8 +59,8 @@ const fn durability(journaled: bool) -> Durability {
 
 type Model = BTreeMap<u128, Vec<u8>>;
 
-fn put(store: &Store, model: &mut Model, op: &Op, version: u64) {
-    let Op::Put {
+fn put(store: &Store, model: &mut Model, op: &ModelOp, version: u64) {
+    let ModelOp::Put {
         id,
         len,
         embedded,
@@ -99,13 +99,13 @@ fn list(store: &Store, model: &Model, start: u8, limit: usize) {
 }
 
 /// Runs the operations; `open` opens the store anew.
-fn run(ops: &[Op], open: impl Fn() -> Store) {
+fn run(ops: &[ModelOp], open: impl Fn() -> Store) {
     let mut store = open();
     let mut model = Model::new();
     for (version, op) in ops.iter().enumerate() {
         match *op {
-            Op::Put { .. } => put(&store, &mut model, op, version as u64),
-            Op::Get { id } => {
+            ModelOp::Put { .. } => put(&store, &mut model, op, version as u64),
+            ModelOp::Get { id } => {
                 assert_eq!(
                     get(&store, id.into()),
                     model.get(&id.into()).cloned(),
@@ -121,14 +121,14 @@ fn run(ops: &[Op], open: impl Fn() -> Store) {
                     "{op:?}"
                 );
             }
-            Op::Delete { id, journaled } => {
+            ModelOp::Delete { id, journaled } => {
                 let id = u128::from(id);
                 let outcome = store
                     .delete(ctx(), LumpId(id), durability(journaled))
                     .unwrap();
                 assert_eq!(outcome.existed, model.remove(&id).is_some(), "{op:?}");
             }
-            Op::DeleteRange { start, end } => {
+            ModelOp::DeleteRange { start, end } => {
                 let (start, end) = (u128::from(start), u128::from(end));
                 let outcome = store
                     .delete_range(ctx(), LumpId(start), LumpId(end), Durability::Synced)
@@ -137,8 +137,8 @@ fn run(ops: &[Op], open: impl Fn() -> Store) {
                 model.retain(|id, _| !(start..end).contains(id));
                 assert_eq!(outcome.deleted, (before - model.len()) as u64, "{op:?}");
             }
-            Op::List { start, limit } => list(&store, &model, start, limit),
-            Op::Reopen => {
+            ModelOp::List { start, limit } => list(&store, &model, start, limit),
+            ModelOp::Reopen => {
                 store.close().unwrap();
                 store = open();
             }

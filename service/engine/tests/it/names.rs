@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::support::peer::{self, Peer};
+use crate::support::peer::{self, CannylsImage};
 use crate::support::turns::DiskDir;
 use crate::support::{self, disk_dir};
 use lumpscope_engine::create::{CreateOptions, format};
@@ -15,9 +15,9 @@ use lumpscope_engine::{Error, Store, StoreOptions, rename};
 
 const BLOCK: u64 = 4096;
 
-struct Place(DiskDir);
+struct StorePlace(DiskDir);
 
-impl Place {
+impl StorePlace {
     fn new(name: Option<&str>) -> Self {
         let place = Self(disk_dir());
         let options = CreateOptions {
@@ -64,7 +64,7 @@ fn both(name: &str) -> [Option<String>; 2] {
 
 #[test]
 fn an_image_has_the_name_it_was_formatted_with_and_no_other_store_gets_it() {
-    let place = Place::new(Some("fast"));
+    let place = StorePlace::new(Some("fast"));
     assert_eq!(place.names(), both("fast"));
     let before = fs::read(place.path()).unwrap();
     let refused = open(&place.path(), "cold").map(drop).unwrap_err();
@@ -80,7 +80,7 @@ fn an_image_has_the_name_it_was_formatted_with_and_no_other_store_gets_it() {
 
 #[test]
 fn an_image_without_a_name_gets_that_of_the_first_store_and_only_then() {
-    let place = Place::new(None);
+    let place = StorePlace::new(None);
     assert_eq!(place.names(), [None, None]);
     // Whoever asks for nothing changes nothing.
     Store::open(&place.path(), support::options())
@@ -96,7 +96,7 @@ fn an_image_without_a_name_gets_that_of_the_first_store_and_only_then() {
 
 #[test]
 fn a_name_is_kept_by_either_block_and_changed_by_rename_alone() {
-    let place = Place::new(Some("fast"));
+    let place = StorePlace::new(Some("fast"));
     // What CannyLS does when it moves the ring's head.
     place.zero(BLOCK + 8, 4000);
     open(&place.path(), "cold").map(drop).unwrap_err();
@@ -116,8 +116,8 @@ fn a_name_is_kept_by_either_block_and_changed_by_rename_alone() {
 
 #[test]
 fn cannyls_works_on_an_image_with_a_name_and_leaves_it() {
-    let place = Place::new(Some("fast"));
-    let peer = Peer::new(fs::read(place.path()).unwrap());
+    let place = StorePlace::new(Some("fast"));
+    let peer = CannylsImage::new(fs::read(place.path()).unwrap());
     let mut canny = peer.open();
     canny.put(&peer::id(7), &peer::plain(b"theirs")).unwrap();
     drop(canny);

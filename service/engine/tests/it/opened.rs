@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use crate::support::peer::{self, Peer};
+use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::stepped::{self, Stepped, answer};
 use crate::support::{Shape, content, ctx, disk_dir, put, store_file, try_put};
@@ -182,7 +182,7 @@ fn rot_in_any_chunk_ends_the_lump_before_it() {
 
 #[test]
 fn lumps_of_another_engine_come_whole() {
-    let peer = Peer::new(SHAPE.image());
+    let peer = CannylsImage::new(SHAPE.image());
     let mut canny = peer.open();
     let lens = [0, 300, 65_000, 700_000, 3_000_000];
     for (id, len) in (0..).zip(lens) {

@@ -1,7 +1,7 @@
 //! Provenance of lumps: lumps of this engine must carry their trailer, those of another are served
 //! as they are, and that stays so however often records are relocated and the store is reopened.
 
-use crate::support::peer::{self, Peer};
+use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, content, ctx, delete, put, try_put};
 use lumpscope_engine::format::verify::Damage;
@@ -23,7 +23,7 @@ fn image(disk: &SimDisk) -> Vec<u8> {
 
 /// A store that CannyLS has put up to `lumps` lumps into, and how many.
 fn foreign(ring_blocks: u64, lumps: u128) -> (SimDisk, u128) {
-    let peer = Peer::new(shape(ring_blocks).image());
+    let peer = CannylsImage::new(shape(ring_blocks).image());
     let mut store = peer.open();
     let put = |id: &u128| {
         let bytes = content(*id, 0, 100);
@@ -130,7 +130,7 @@ fn stale_trailers_in_the_padding_of_cannyls_are_no_damage() {
         put(&store, id, &content(id, 1, 400));
     }
     store.close().unwrap();
-    let peer = Peer::new(image(&disk));
+    let peer = CannylsImage::new(image(&disk));
     let mut canny = peer.open();
     for id in 0..8_u128 {
         let bytes = content(id, 2, 400);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::support;
-use crate::support::peer::{self, Peer};
+use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, content, ctx, put, try_put};
 use lumpscope_engine::crc32c;
@@ -109,7 +109,7 @@ fn damage_is_noticed_where_it_is_read_and_nowhere_else() {
 
 #[test]
 fn foreign_lumps_are_served_in_parts_unverified() {
-    let peer = Peer::new(SHAPE.image());
+    let peer = CannylsImage::new(SHAPE.image());
     let mut canny = peer.open();
     let lens = [0, 300, 4094, 65_000, 700_000];
     for (id, len) in (0..).zip(lens) {

@@ -4,14 +4,14 @@ use crate::support;
 use crate::support::{delete, disk_dir, get, options, testdata, try_put};
 use lumpscope_engine::{LumpId, LumpRange, Placement, Store, StoreOptions};
 
-struct Lump {
+struct SampleLump {
     id: u128,
     len: usize,
     placement: Placement,
     salt: u64,
 }
 
-impl Lump {
+impl SampleLump {
     /// The rule by which the images' contents were made.
     fn content(&self) -> Vec<u8> {
         let mut x =
@@ -26,11 +26,11 @@ impl Lump {
     }
 }
 
-fn lumps(name: &str) -> Vec<Lump> {
+fn lumps(name: &str) -> Vec<SampleLump> {
     let text = std::fs::read_to_string(testdata(&format!("{name}.want.txt"))).unwrap();
     let parse = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        Lump {
+        SampleLump {
             id: u128::from_str_radix(fields[0], 16).unwrap(),
             len: fields[1].parse().unwrap(),
             placement: if fields[2] == "e" {
@@ -47,7 +47,7 @@ fn lumps(name: &str) -> Vec<Lump> {
         .collect()
 }
 
-fn check(store: &Store, lumps: &[Lump]) {
+fn check(store: &Store, lumps: &[SampleLump]) {
     for lump in lumps {
         let id = LumpId(lump.id);
         let head = store.head(support::ctx(), id).unwrap();
@@ -80,7 +80,7 @@ fn every_lump_of_every_sample_is_read_and_the_store_goes_on() {
         let scratch = 0xabcd_0000;
         let len = 200;
         for salt in 0..300 {
-            let lump = Lump {
+            let lump = SampleLump {
                 id: scratch,
                 len,
                 placement: Placement::Data,
@@ -88,7 +88,7 @@ fn every_lump_of_every_sample_is_read_and_the_store_goes_on() {
             };
             try_put(&store, scratch, &lump.content(), Placement::Data).unwrap();
         }
-        lumps.push(Lump {
+        lumps.push(SampleLump {
             id: scratch,
             len,
             placement: Placement::Data,

@@ -3,14 +3,14 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::{Lie, Shared, SimOptions};
+use super::{Lie, SharedCore, SimOptions};
 use crate::clock::monotonic_ns;
 use crate::device::{Completion, Io, IoBackend, Wait, Waker, WriteCache};
 use crate::options::IoBackendKind;
 
 /// One opening of the disk.
 pub(super) struct SimBackend {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
     /// Its I/Os bear this number. A store that was given up may still wait for its own.
     opening: u64,
     /// Rings of the bell that it has heard.
@@ -18,7 +18,7 @@ pub(super) struct SimBackend {
 }
 
 impl SimBackend {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SharedCore>) -> Self {
         let opening = {
             let mut core = shared.core.lock().unwrap_or_else(PoisonError::into_inner);
             core.openings += 1;

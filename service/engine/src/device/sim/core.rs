@@ -8,7 +8,7 @@ use super::fault::{Fault, FaultKind, Lie};
 use super::options::{SimOptions, Survivors};
 use super::pages::Pages;
 use crate::declaration::IoOp;
-use crate::device::{Completion, Io, Next, Progress, WriteCache};
+use crate::device::{Completion, Io, IoProgress, Next, WriteCache};
 use crate::random::Random;
 
 /// Data I/Os between two that are hit by a lie that strikes now and then.
@@ -38,11 +38,11 @@ struct Flight {
     /// Ends before its submission: what a flush covers.
     covers: u64,
     fault: Option<FaultKind>,
-    progress: Progress,
+    progress: IoProgress,
 }
 
 /// The disk with its cache, its I/Os in flight and its faults.
-pub(super) struct Core {
+pub(super) struct SimCore {
     pub(super) options: SimOptions,
     pub(super) size: u64,
     pub(super) now_ns: u64,
@@ -74,7 +74,7 @@ pub(super) struct Core {
     busy_until_ns: u64,
 }
 
-impl Core {
+impl SimCore {
     pub(super) fn new(size: u64, image: &[u8], options: SimOptions) -> Self {
         let mut durable = Pages::default();
         durable.write(0, image);
@@ -149,7 +149,7 @@ impl Core {
             due_ns,
             covers: self.ends,
             fault,
-            progress: Progress { done: 0 },
+            progress: IoProgress { done: 0 },
         });
     }
 

@@ -58,25 +58,25 @@ pub use image::blank_image;
 pub use options::{Latency, SimOptions, Survivors};
 
 use self::backend::SimBackend;
-use self::core::Core;
+use self::core::SimCore;
 use super::Device;
 
 /// A simulated disk. Clones are handles to the same disk; [`power_cut`](SimDisk::power_cut) and
 /// [`process_death`](SimDisk::process_death) make another one.
 #[derive(Clone)]
 pub struct SimDisk {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
 }
 
 /// The device, and the bell that wakes who waits for it.
-struct Shared {
-    core: Mutex<Core>,
+struct SharedCore {
+    core: Mutex<SimCore>,
     /// How often it has rung.
     rung: Mutex<u64>,
     bell: Condvar,
 }
 
-impl Shared {
+impl SharedCore {
     /// Wakes who waits for the device.
     fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -105,11 +105,11 @@ impl SimDisk {
     /// A disk of `size` bytes that begins with `image`; the rest is zeros and takes no memory.
     #[must_use]
     pub fn with_size(size: u64, image: &[u8], options: SimOptions) -> Self {
-        Self::of(Core::new(size, image, options))
+        Self::of(SimCore::new(size, image, options))
     }
 
-    fn of(core: Core) -> Self {
-        let shared = Shared {
+    fn of(core: SimCore) -> Self {
+        let shared = SharedCore {
             core: Mutex::new(core),
             rung: Mutex::new(0),
             bell: Condvar::new(),
@@ -119,7 +119,7 @@ impl SimDisk {
         }
     }
 
-    fn core(&self) -> MutexGuard<'_, Core> {
+    fn core(&self) -> MutexGuard<'_, SimCore> {
         self.shared
             .core
             .lock()

@@ -2,7 +2,7 @@
 
 /// Kinds of requests that wait for a slot at the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     /// Needs a buffer before it can start.
     Get,
     /// A get that may have the memory kept for small ones.
@@ -11,7 +11,7 @@ pub(crate) enum Kind {
     Put,
 }
 
-impl Kind {
+impl RequestKind {
     pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Head, Self::Put, Self::Small];
 
     pub(in crate::owner) fn index(self) -> usize {
@@ -75,7 +75,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// A request took so long from its start to its answer.
-    pub(crate) fn served(&mut self, kind: Kind, took_ns: u64) {
+    pub(crate) fn served(&mut self, kind: RequestKind, took_ns: u64) {
         self.service[kind.timed()].add(took_ns);
     }
 
@@ -112,18 +112,18 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.service_ns(), [0; 3]);
         for _ in 0..100 {
-            pace.served(Kind::Get, 1_000_000);
-            pace.served(Kind::Get, 2_000_000);
+            pace.served(RequestKind::Get, 1_000_000);
+            pace.served(RequestKind::Get, 2_000_000);
         }
         let [get, head, _] = pace.service_ns();
         assert!((2_000_000..8_000_000).contains(&get), "{get}");
         assert_eq!(head, 0);
         for _ in 0..100 {
-            pace.served(Kind::Get, 10_000);
+            pace.served(RequestKind::Get, 10_000);
         }
         assert!(pace.service_ns()[0] < 20_000, "{:?}", pace.service_ns());
-        pace.served(Kind::Put, u64::MAX);
-        pace.served(Kind::Put, u64::MAX);
+        pace.served(RequestKind::Put, u64::MAX);
+        pace.served(RequestKind::Put, u64::MAX);
         assert_eq!(pace.service_ns()[2], u64::MAX);
     }
 

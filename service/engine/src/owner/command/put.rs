@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Reply;
+use super::TimedReply;
 use crate::buffer::AlignedBuf;
 use crate::declaration::RequestId;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(crate) struct Put {
     /// Encoded, in the order of the log: the embedded lump, the deletes. That of the data goes
     /// before them once its blocks are known and its bytes durable.
     pub(crate) records: Vec<u8>,
-    pub(crate) reply: Reply<PutOutcome>,
+    pub(crate) reply: TimedReply<PutOutcome>,
 }
 
 /// A lump for the data region.
@@ -109,7 +109,7 @@ pub(crate) struct PieceWrite {
     pub(crate) at: u64,
     /// Until it is written.
     pub(crate) buf: Option<AlignedBuf>,
-    pub(crate) reply: Reply<AlignedBuf>,
+    pub(crate) reply: TimedReply<AlignedBuf>,
 }
 
 /// A put whose data the device refused to write.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Reply;
+use super::TimedReply;
 use crate::format::Portion;
 use crate::format::sums::Chunks;
 use crate::format::verify::{Provenance, Subject};
@@ -51,7 +51,7 @@ pub(crate) struct LumpRead {
     pub(crate) id: LumpId,
     pub(crate) place: ReadPlace,
     pub(crate) offset: ByteOffset,
-    pub(crate) reply: Reply<LumpData>,
+    pub(crate) reply: TimedReply<LumpData>,
 }
 
 /// The pinned place, and the way to find the lump in the bytes.
@@ -86,7 +86,7 @@ pub(crate) struct PieceRead {
     pub(crate) lump: Arc<OpenLump>,
     /// Bytes of the lump.
     pub(crate) wanted: Range<u64>,
-    pub(crate) reply: Reply<LumpData>,
+    pub(crate) reply: TimedReply<LumpData>,
 }
 
 /// A piece of the ring that is being read.
@@ -99,5 +99,5 @@ pub(crate) struct EmbeddedRead {
     pub(crate) start: u64,
     /// The tail when the read began.
     pub(crate) tail: RingPosition,
-    pub(crate) reply: Reply<EmbeddedPage>,
+    pub(crate) reply: TimedReply<EmbeddedPage>,
 }

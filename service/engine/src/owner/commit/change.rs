@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::format::record::{PUT_LEN, Record};
 use crate::lump::LumpId;
 use crate::owner::command::put::{Put, Refused, embedded_len};
-use crate::owner::command::{Reply, Stage, Timing};
+use crate::owner::command::{Stage, TimedReply, Timing};
 use crate::owner::ctx::Ctx;
 use crate::request::{
     DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability, Placement, PutOutcome,
 };
-use crate::storage::index::Entry;
+use crate::storage::index::IndexEntry;
 use crate::units::RingPosition;
 
 /// A change whose record may go into the next batch.
@@ -67,14 +67,14 @@ impl Change {
 
 /// The answer to an applied change, to be [sent](super::Commit::send_answers) when its blocks are
 /// free again.
-pub(super) enum Answer {
-    Put(Reply<PutOutcome>, PutOutcome),
-    Delete(Reply<DeleteOutcome>, DeleteOutcome),
-    DeleteRange(Reply<DeleteRangeOutcome>, DeleteRangeOutcome),
-    DeleteMany(Reply<DeleteManyOutcome>, DeleteManyOutcome),
+pub(super) enum ChangeAnswer {
+    Put(TimedReply<PutOutcome>, PutOutcome),
+    Delete(TimedReply<DeleteOutcome>, DeleteOutcome),
+    DeleteRange(TimedReply<DeleteRangeOutcome>, DeleteRangeOutcome),
+    DeleteMany(TimedReply<DeleteManyOutcome>, DeleteManyOutcome),
 }
 
-impl Answer {
+impl ChangeAnswer {
     pub(super) fn timing(&mut self) -> &mut Timing {
         match self {
             Self::Put(reply, _) => &mut reply.timing,
@@ -115,17 +115,17 @@ impl Put {
         ctx: &mut Ctx,
         (position, recorded): (RingPosition, bool),
         durability: Durability,
-    ) -> Answer {
+    ) -> ChangeAnswer {
         let (mut at, mut created) = (position, false);
         if let Some(data) = &self.data
             && let Some(portion) = data.portion
         {
-            let entry = Entry::data(at, portion, data.padding);
+            let entry = IndexEntry::data(at, portion, data.padding);
             created = insert(ctx, data.id, entry, PUT_LEN as u64);
             at.0 += if recorded { PUT_LEN as u64 } else { 0 };
         }
         if let Some((id, len)) = self.embedded {
-            created = insert(ctx, id, Entry::embedded(at, len), embedded_len(len));
+            created = insert(ctx, id, IndexEntry::embedded(at, len), embedded_len(len));
         }
         for &id in &self.deletes {
             let old = ctx.storage.index.remove(id);
@@ -140,7 +140,7 @@ impl Put {
             durability,
             placement,
         };
-        Answer::Put(self.reply, outcome)
+        ChangeAnswer::Put(self.reply, outcome)
     }
 
     /// Gives it up after it was accepted.
@@ -169,7 +169,7 @@ impl Put {
 }
 
 /// True: the lump was not there before.
-fn insert(ctx: &mut Ctx, id: LumpId, entry: Entry, record_len: u64) -> bool {
+fn insert(ctx: &mut Ctx, id: LumpId, entry: IndexEntry, record_len: u64) -> bool {
     let old = ctx.storage.index.insert(id, entry);
     ctx.release(old);
     ctx.unfinished.end_put(id, record_len);

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::change::Answer;
+use super::change::ChangeAnswer;
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
-use crate::owner::command::{Reply, Stage, Timing};
+use crate::owner::command::{Stage, TimedReply, Timing};
 use crate::owner::ctx::Ctx;
 use crate::request::{DeleteManyOutcome, DeleteOutcome, DeleteRangeOutcome, Durability};
 use crate::storage::Storage;
@@ -24,12 +24,12 @@ pub(in crate::owner) struct Delete {
 pub(in crate::owner) enum What {
     One {
         id: LumpId,
-        reply: Reply<DeleteOutcome>,
+        reply: TimedReply<DeleteOutcome>,
     },
     Range {
         start: LumpId,
         end: LumpId,
-        reply: Reply<DeleteRangeOutcome>,
+        reply: TimedReply<DeleteRangeOutcome>,
     },
     OneOfMany {
         id: LumpId,
@@ -47,7 +47,7 @@ struct ManyRequest {
     left: usize,
     /// The weakest durability so far.
     reached: Option<Durability>,
-    reply: Reply<DeleteManyOutcome>,
+    reply: TimedReply<DeleteManyOutcome>,
 }
 
 /// Deletes of many on their way.
@@ -66,7 +66,7 @@ impl Many {
         &mut self,
         outcome: DeleteManyOutcome,
         left: usize,
-        reply: Reply<DeleteManyOutcome>,
+        reply: TimedReply<DeleteManyOutcome>,
     ) {
         let request = ManyRequest {
             outcome,
@@ -85,7 +85,7 @@ impl Many {
         (key, slot): (u64, usize),
         existed: bool,
         durability: Durability,
-    ) -> Option<Answer> {
+    ) -> Option<ChangeAnswer> {
         // A request that was refused has been answered.
         let found = self.requests.get_mut(&key)?;
         if let Some(outcome) = found.outcome.existed.get_mut(slot) {
@@ -101,7 +101,7 @@ impl Many {
         let mut done = self.requests.remove(&key)?;
         ctx.unfinished.end();
         done.outcome.durability = done.reached.unwrap_or(durability);
-        Some(Answer::DeleteMany(done.reply, done.outcome))
+        Some(ChangeAnswer::DeleteMany(done.reply, done.outcome))
     }
 }
 
@@ -137,7 +137,7 @@ impl Delete {
         ctx: &mut Ctx,
         many: &mut Many,
         durability: Durability,
-    ) -> Option<Answer> {
+    ) -> Option<ChangeAnswer> {
         match self.what {
             What::One { id, reply } => {
                 let existed = remove(ctx, id);
@@ -146,7 +146,7 @@ impl Delete {
                     existed,
                     durability,
                 };
-                Some(Answer::Delete(reply, outcome))
+                Some(ChangeAnswer::Delete(reply, outcome))
             }
             What::Range { start, end, reply } => {
                 let Storage { index, data, .. } = &mut ctx.storage;
@@ -160,7 +160,7 @@ impl Delete {
                     deleted,
                     durability,
                 };
-                Some(Answer::DeleteRange(reply, outcome))
+                Some(ChangeAnswer::DeleteRange(reply, outcome))
             }
             What::OneOfMany { id, key, slot } => {
                 let existed = remove(ctx, id);

@@ -49,7 +49,7 @@ impl Overlay {
 mod tests {
     use super::*;
     use crate::declaration::RequestId;
-    use crate::owner::command::Reply;
+    use crate::owner::command::TimedReply;
     use crate::owner::command::put::Put;
     use crate::owner::commit::delete::Delete;
     use crate::request::{Durability, PutCondition};
@@ -66,7 +66,7 @@ mod tests {
     fn delete(id: u128) -> Change {
         change(What::One {
             id: LumpId(id),
-            reply: Reply::new(Box::new(|_, _| {})),
+            reply: TimedReply::new(Box::new(|_, _| {})),
         })
     }
 
@@ -74,7 +74,7 @@ mod tests {
         change(What::Range {
             start: LumpId(start),
             end: LumpId(end),
-            reply: Reply::new(Box::new(|_, _| {})),
+            reply: TimedReply::new(Box::new(|_, _| {})),
         })
     }
 
@@ -87,7 +87,7 @@ mod tests {
             embedded: Some((LumpId(id), 0)),
             deletes: Vec::new(),
             records: Vec::new(),
-            reply: Reply::new(Box::new(|_, _| {})),
+            reply: TimedReply::new(Box::new(|_, _| {})),
         }))
     }
 

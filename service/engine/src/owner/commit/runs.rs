@@ -44,7 +44,7 @@ const MOST_AT_ONCE: usize = 32;
 const RECORD_AFTER_NS: u64 = 1_000_000_000;
 
 /// A run in which puts are placed.
-struct Run {
+struct PutRun {
     key: u64,
     portion: Portion,
     /// Its free blocks, ascending: first one, and first one behind.
@@ -70,9 +70,9 @@ struct Placed {
 #[derive(Default)]
 pub(super) struct Runs {
     /// Named by the seal of the last batch, or of the one in flight.
-    open: Option<Run>,
+    open: Option<PutRun>,
     /// To be named by a later one.
-    next: Option<Run>,
+    next: Option<PutRun>,
     /// Puts in the open run that are not applied, in the order of their places.
     placed: VecDeque<Placed>,
     /// The first so many of them are served by the flush in flight, and are durable.
@@ -94,7 +94,7 @@ pub(super) struct Runs {
     pub(super) broken: Vec<Misplaced>,
 }
 
-impl Run {
+impl PutRun {
     /// Takes blocks, the first ones `gap` blocks or more behind those taken last; else the first ones.
     fn take(&mut self, blocks: BlockCount, gap: u64) -> Option<Portion> {
         let (len, wanted) = (u64::from(blocks.0), self.at + gap);
@@ -244,7 +244,7 @@ impl Runs {
         } else if is_done && self.next.is_some() {
             self.open = self.next.take();
         }
-        self.open.as_ref().and_then(Run::name)
+        self.open.as_ref().and_then(PutRun::name)
     }
 }
 
@@ -252,7 +252,7 @@ impl Runs {
 /// were on their way, a disk with an arm has turned on, and the blocks directly behind the put before
 /// have passed. Another put of this length will fit into them. None in a run of a few lumps, as on a
 /// disk that is known to have no arm.
-fn gap_before(blocks: BlockCount, run: &Run, ctx: &Ctx) -> Option<u64> {
+fn gap_before(blocks: BlockCount, run: &PutRun, ctx: &Ctx) -> Option<u64> {
     let len = u64::from(blocks.0);
     let is_large = len * ctx.storage.geometry.block_size().bytes() >= GAP_BYTES;
     let is_small = 7 * len <= u64::from(run.portion.len().0);
@@ -378,7 +378,7 @@ impl Commit {
         if let Some(run) = next {
             run.free_rest(ctx);
         }
-        *next = Run::of_size(ctx, blocks);
+        *next = PutRun::of_size(ctx, blocks);
         next.as_mut()?.take(blocks, 0)
     }
 

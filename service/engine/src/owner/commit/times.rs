@@ -1,11 +1,11 @@
 //! The time of a commit, divided where a phase begins or ends: waiting for the batch or flush in
 //! flight, writes of its own batch, flushes that its data and its record need, and the rest.
 
-use super::change::{Answer, Change};
+use super::change::{Change, ChangeAnswer};
 use super::{Commit, Phase, Unflushed};
 use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
-use crate::owner::admission::pace::Kind;
+use crate::owner::admission::pace::RequestKind;
 use crate::owner::command::{Stage, Timing};
 use crate::owner::ctx::Ctx;
 
@@ -92,13 +92,17 @@ impl Commit {
 
     /// The time of these changes ends now. They are answered when the I/Os that follow are under way:
     /// each answer wakes a thread, which may take the processor from this one.
-    pub(super) fn carried_out(&mut self, ctx: &mut Ctx, answers: impl IntoIterator<Item = Answer>) {
+    pub(super) fn carried_out(
+        &mut self,
+        ctx: &mut Ctx,
+        answers: impl IntoIterator<Item = ChangeAnswer>,
+    ) {
         let now_ns = monotonic_ns();
         for mut answer in answers {
             let timing = answer.timing();
             timing.lap_waited(now_ns);
             if let Some(took_ns) = timing.data_service_ns(now_ns) {
-                ctx.pace.served(Kind::Put, took_ns);
+                ctx.pace.served(RequestKind::Put, took_ns);
             }
             self.answers.push(answer);
         }
@@ -114,7 +118,7 @@ impl Commit {
     pub(in crate::owner) fn send_answers(&mut self, ctx: &mut Ctx) {
         if self.has_answers() {
             ctx.io.device.backend.start();
-            self.answers.drain(..).for_each(Answer::send);
+            self.answers.drain(..).for_each(ChangeAnswer::send);
         }
     }
 }

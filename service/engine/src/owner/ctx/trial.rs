@@ -14,7 +14,7 @@ use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::format::Portion;
 use crate::health::FROZEN;
-use crate::owner::command::Command;
+use crate::owner::command::StoreCommand;
 use crate::owner::io_table::Tag;
 
 /// For a message.
@@ -68,9 +68,9 @@ impl Ctx {
 
     /// Why this change is not taken now. Deletes are, while the disk refuses writes: they may free
     /// what a nearly full store has outside a bad spot.
-    pub(in crate::owner) fn refuses(&self, change: &Command) -> Option<Error> {
+    pub(in crate::owner) fn refuses(&self, change: &StoreCommand) -> Option<Error> {
         self.refuses_changes().or_else(|| {
-            let is_put = matches!(change, Command::Put(_) | Command::PutPiece(_));
+            let is_put = matches!(change, StoreCommand::Put(_) | StoreCommand::PutPiece(_));
             if (is_put || change.is_delete()) && self.shared.frozen.load(Ordering::SeqCst) {
                 return Some(Error::ReadOnly { reason: FROZEN });
             }

@@ -8,7 +8,7 @@ use crate::buffer::AlignedBuf;
 use crate::error::Error;
 use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
 use crate::owner::command::read::EmbeddedRead;
-use crate::owner::command::{Reply, Stage};
+use crate::owner::command::{Stage, TimedReply};
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
 use crate::request::{EmbeddedPage, LumpRange};
@@ -26,7 +26,7 @@ impl Reads {
         ctx: &mut Ctx,
         range: LumpRange,
         from: u64,
-        mut reply: Reply<EmbeddedPage>,
+        mut reply: TimedReply<EmbeddedPage>,
     ) {
         reply.timing.lap(Stage::Sched);
         let journal = &ctx.storage.journal;

@@ -19,7 +19,7 @@ use crate::format::verify::{Misfit, Subject};
 use crate::lump::LumpId;
 use crate::opened::{Beginning, OpenLump, Pin};
 use crate::owner::command::read::{CLOSE, PieceRead, RangePiece, Wanted};
-use crate::owner::command::{Reply, Stage};
+use crate::owner::command::{Stage, TimedReply};
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
 use crate::payload::LumpData;
@@ -43,7 +43,7 @@ pub(super) struct RangeRead {
     in_flight: u8,
     error: Option<Error>,
     reservation: Option<Reservation>,
-    reply: Reply<Beginning>,
+    reply: TimedReply<Beginning>,
 }
 
 /// The bytes `offset..offset + len`, clipped to a lump of `length` bytes.
@@ -161,7 +161,7 @@ impl Reads {
         request: RequestId,
         id: LumpId,
         wanted: Wanted,
-        mut reply: Reply<Beginning>,
+        mut reply: TimedReply<Beginning>,
     ) {
         reply.timing.lap(Stage::Sched);
         let Some(entry) = ctx.storage.index.get(id) else {
@@ -308,7 +308,7 @@ impl Reads {
         ctx: &mut Ctx,
         request: RequestId,
         (lump, wanted): (Arc<OpenLump>, Range<u64>),
-        mut reply: Reply<LumpData>,
+        mut reply: TimedReply<LumpData>,
     ) {
         reply.timing.lap(Stage::Sched);
         let (offset, len) = lump.extent(&wanted);

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::format::Geometry;
 use crate::lump::LumpId;
 use crate::request::LumpRange;
-use crate::storage::index::{Entry, Index};
+use crate::storage::index::{Index, IndexEntry};
 
 /// Fewest lumps of a window.
 const SMALLEST_WINDOW: u64 = 64 * 1024;
@@ -21,20 +21,20 @@ const WINDOWS: u64 = 32;
 
 /// A lump and where it begins in the device or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target {
+pub(super) struct ScrubTarget {
     pub(super) offset: u64,
     pub(super) id: LumpId,
 }
 
 /// The windows of one pass.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct ScrubPlan {
     /// The present window, in order.
-    ready: VecDeque<Target>,
+    ready: VecDeque<ScrubTarget>,
     /// Everything before this is in the present window or in those before it.
     from: u64,
     /// The next window, as far as the index has been gone through: the last one on top.
-    next: BinaryHeap<Target>,
+    next: BinaryHeap<ScrubTarget>,
     /// The first lump not gone through; `None`: the next window is complete.
     scan_from: Option<LumpId>,
     /// True: lumps lie behind the next window.
@@ -42,7 +42,7 @@ pub(super) struct Plan {
     most: usize,
 }
 
-/// Result of [`Plan::scan`].
+/// Result of [`ScrubPlan::scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scanned {
     /// There is a window, or there will be after more slices.
@@ -52,14 +52,14 @@ pub(super) enum Scanned {
 }
 
 /// Where a lump begins.
-pub(super) fn place(geometry: &Geometry, entry: Entry) -> u64 {
+pub(super) fn place(geometry: &Geometry, entry: IndexEntry) -> u64 {
     match entry.portion() {
         Some(portion) => geometry.portion_offset(portion).0,
         None => geometry.ring_byte(entry.record()).0,
     }
 }
 
-impl Plan {
+impl ScrubPlan {
     /// A pass over what lies at `from` and behind it.
     pub(super) fn new(from: u64, lumps: u64) -> Self {
         let most = (lumps / WINDOWS).clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
@@ -75,11 +75,11 @@ impl Plan {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Target> {
+    pub(super) fn pop(&mut self) -> Option<ScrubTarget> {
         self.ready.pop_front()
     }
 
-    pub(super) fn put_back(&mut self, target: Target) {
+    pub(super) fn put_back(&mut self, target: ScrubTarget) {
         self.ready.push_front(target);
     }
 
@@ -112,7 +112,7 @@ impl Plan {
             if offset < self.from {
                 continue;
             }
-            self.next.push(Target { offset, id });
+            self.next.push(ScrubTarget { offset, id });
             if self.next.len() > self.most {
                 self.next.pop();
                 self.more = true;
@@ -139,7 +139,7 @@ mod tests {
         Geometry::new(ByteOffset(0), &header)
     }
 
-    fn pass(index: &Index, mut plan: Plan) -> (Vec<LumpId>, u32) {
+    fn pass(index: &Index, mut plan: ScrubPlan) -> (Vec<LumpId>, u32) {
         let (mut order, mut scans) = (Vec::new(), 0);
         while plan.scan(index, &geometry(), 7) == Scanned::Going {
             scans += 1;
@@ -156,19 +156,19 @@ mod tests {
             let start = number * 37 % 101 * 3;
             let portion = Portion::new(BlockIndex(start), BlockCount(2)).unwrap();
             let id = LumpId(number.into());
-            index.insert(id, Entry::data(RingPosition(0), portion, None));
+            index.insert(id, IndexEntry::data(RingPosition(0), portion, None));
             places.push((start, id));
         }
-        index.insert(LumpId(1000), Entry::embedded(RingPosition(50), 5));
+        index.insert(LumpId(1000), IndexEntry::embedded(RingPosition(50), 5));
         places.sort_unstable();
         let mut want = vec![LumpId(1000)];
         want.extend(places.iter().map(|(_, id)| *id));
         for window in [1, 10, 100, 101, 1000] {
-            let (order, _) = pass(&index, Plan::with_window(0, window));
+            let (order, _) = pass(&index, ScrubPlan::with_window(0, window));
             assert_eq!(order, want, "windows of {window}");
         }
         let from = geometry().data_offset().0 + places[60].0 * 512;
-        let (order, scans) = pass(&index, Plan::with_window(from, 1000));
+        let (order, scans) = pass(&index, ScrubPlan::with_window(from, 1000));
         assert_eq!(order, want[61..]);
         assert!(scans >= 101 / 7, "a slice at a time");
     }
@@ -176,6 +176,6 @@ mod tests {
     #[test]
     fn an_empty_store_ends_the_pass_at_once() {
         let index = Index::new(&geometry());
-        assert_eq!(pass(&index, Plan::new(0, 0)), (Vec::new(), 0));
+        assert_eq!(pass(&index, ScrubPlan::new(0, 0)), (Vec::new(), 0));
     }
 }

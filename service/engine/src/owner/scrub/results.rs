@@ -1,8 +1,8 @@
 //! Results of a read: counts, findings, and the progress of the pass.
 
-use super::plan::{Target, place};
+use super::plan::{ScrubTarget, place};
 use super::verify::{Verdict, Verified, Work};
-use super::{MARKS, MOST, Part, Place, Scrub};
+use super::{MARKS, MOST, Scrub, ScrubLump, ScrubPlace};
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
 use crate::owner::ctx::Ctx;
@@ -14,7 +14,7 @@ impl Scrub {
     pub(super) fn failed(&mut self, ctx: &Ctx, work: Work, offset: u64, len: u64, error: &Error) {
         let (target, record, finding) = match work {
             Work::Group(parts) if parts.len() > 1 => {
-                return self.singles.extend(parts.iter().map(Part::target));
+                return self.singles.extend(parts.iter().map(ScrubLump::target));
             }
             Work::Group(parts) => {
                 let Some(part) = parts.first() else { return };
@@ -39,7 +39,7 @@ impl Scrub {
                 for (part, verdict) in parts {
                     count(ctx, &verdict);
                     let finding = match (verdict, part.place) {
-                        (Verdict::Misfit(misfit), Place::Portion(portion, _)) => {
+                        (Verdict::Misfit(misfit), ScrubPlace::Portion(portion, _)) => {
                             let geometry = &ctx.storage.geometry;
                             Some(Finding::of_misfit(geometry, part.id, portion, &misfit))
                         }
@@ -68,7 +68,7 @@ impl Scrub {
 
     /// Notes damage of a lump. One that was replaced or deleted meanwhile has none; one whose
     /// record has moved, or that was put anew to the same place, is looked at again.
-    fn found(&mut self, ctx: &Ctx, target: Target, record: RingPosition, finding: Finding) {
+    fn found(&mut self, ctx: &Ctx, target: ScrubTarget, record: RingPosition, finding: Finding) {
         let Some(entry) = ctx.storage.index.get(target.id) else {
             return;
         };
@@ -102,11 +102,13 @@ impl Scrub {
     }
 }
 
-fn finding(ctx: &Ctx, part: &Part, kind: FindingKind, why: String) -> Finding {
+fn finding(ctx: &Ctx, part: &ScrubLump, kind: FindingKind, why: String) -> Finding {
     let geometry = &ctx.storage.geometry;
     match part.place {
-        Place::Portion(portion, _) => Finding::of_portion(kind, geometry, part.id, portion, why),
-        Place::Record(position) => {
+        ScrubPlace::Portion(portion, _) => {
+            Finding::of_portion(kind, geometry, part.id, portion, why)
+        }
+        ScrubPlace::Record(position) => {
             Finding::of_record(kind, geometry, position, part.len as u64, why).about(part.id)
         }
     }

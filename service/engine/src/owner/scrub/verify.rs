@@ -1,6 +1,6 @@
 //! Compares bytes with checksums, on the finisher's threads.
 
-use super::{Large, Part, Place};
+use super::{Large, ScrubLump, ScrubPlace};
 use crate::format::record::{Decoded, Record};
 use crate::format::sums::PayloadSums;
 use crate::format::verify::Misfit;
@@ -20,7 +20,7 @@ pub(super) enum Verdict {
 /// Task for bytes that were read.
 pub(super) enum Work {
     /// Whole lumps.
-    Group(Vec<Part>),
+    Group(Vec<ScrubLump>),
     /// The end of a large lump.
     End(Box<Large>),
     /// The next piece of a large lump.
@@ -29,7 +29,7 @@ pub(super) enum Work {
 
 /// Result of [`Work::verify`].
 pub(super) enum Verified {
-    Group(Vec<(Part, Verdict)>),
+    Group(Vec<(ScrubLump, Verdict)>),
     /// More is to be read.
     Continue(Box<Large>),
     Large(Box<Large>, Verdict),
@@ -59,15 +59,15 @@ impl Work {
 }
 
 /// The verdict about a lump all of whose bytes are there.
-fn whole(part: &Part, buf: &[u8]) -> Verdict {
+fn whole(part: &ScrubLump, buf: &[u8]) -> Verdict {
     let bytes = buf.get(part.at..part.at + part.len).unwrap_or_default();
     match part.place {
-        Place::Portion(_, subject) => match subject.judge(bytes) {
+        ScrubPlace::Portion(_, subject) => match subject.judge(bytes) {
             Ok(judged) if judged.verified => Verdict::Verified,
             Ok(_) => Verdict::Unverified,
             Err(misfit) => Verdict::Misfit(misfit),
         },
-        Place::Record(_) => record(part.id, bytes),
+        ScrubPlace::Record(_) => record(part.id, bytes),
     }
 }
 

@@ -8,12 +8,12 @@ use crate::buffer::Payer;
 
 /// Those that wait, by payer and then in the order of their arrival.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldGets {
     by_payer: BTreeMap<Payer, VecDeque<Arrival>>,
     len: usize,
 }
 
-impl Held {
+impl HeldGets {
     pub(super) fn len(&self) -> usize {
         self.len
     }

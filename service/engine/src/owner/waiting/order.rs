@@ -18,7 +18,7 @@
 
 use super::queue::Lanes;
 use crate::options::QueuePolicy;
-use crate::owner::admission::pace::Kind;
+use crate::owner::admission::pace::RequestKind;
 
 /// A set of kinds: those that could start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(crate) struct Kinds([bool; 4]);
 impl Kinds {
     pub(crate) const ALL: Self = Self([true; 4]);
 
-    pub(crate) fn without(mut self, kind: Kind) -> Self {
+    pub(crate) fn without(mut self, kind: RequestKind) -> Self {
         self.0[kind.index()] = false;
         self
     }
 
-    pub(crate) fn has(self, kind: Kind) -> bool {
+    pub(crate) fn has(self, kind: RequestKind) -> bool {
         self.0[kind.index()]
     }
 }

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::order::{Kinds, Moment, Order};
-use crate::owner::admission::pace::Kind;
+use crate::owner::admission::pace::RequestKind;
 
 /// Properties that the order of a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) kind: Kind,
+pub(crate) struct QueuePlace {
+    pub(crate) kind: RequestKind,
     /// First byte in the device; of a put it is not known yet and ignored.
     pub(crate) position: u64,
     /// Nanoseconds of the engine's clock.
@@ -37,8 +37,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    fn of(&self, kinds: Kinds) -> impl Iterator<Item = (Kind, &Lane)> {
-        Kind::ALL
+    fn of(&self, kinds: Kinds) -> impl Iterator<Item = (RequestKind, &Lane)> {
+        RequestKind::ALL
             .into_iter()
             .zip(&self.lanes)
             .filter(move |(kind, _)| kinds.has(*kind))
@@ -85,11 +85,11 @@ impl Lanes {
     pub(super) fn sweep(&self, kinds: Kinds, head: u64, put_cursor: u64) -> Option<u64> {
         let next = |from: u64| {
             let places = self.of(kinds).filter_map(|(kind, lane)| match kind {
-                Kind::Put => {
+                RequestKind::Put => {
                     let &number = lane.arrivals.first()?;
                     (put_cursor >= from).then_some((put_cursor, number))
                 }
-                Kind::Get | Kind::Small | Kind::Head => {
+                RequestKind::Get | RequestKind::Small | RequestKind::Head => {
                     lane.positions.range((from, 0)..).next().copied()
                 }
             });
@@ -98,7 +98,7 @@ impl Lanes {
         next(head).or_else(|| next(0)).map(|(_, number)| number)
     }
 
-    fn insert(&mut self, place: Place, with_position: bool) -> u64 {
+    fn insert(&mut self, place: QueuePlace, with_position: bool) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         let lane = &mut self.lanes[place.kind.index()];
@@ -106,13 +106,13 @@ impl Lanes {
         if let Some(deadline) = place.deadline {
             lane.deadlines.insert((deadline, number));
         }
-        if with_position && place.kind != Kind::Put {
+        if with_position && place.kind != RequestKind::Put {
             lane.positions.insert((place.position, number));
         }
         number
     }
 
-    fn remove(&mut self, number: u64, place: Place) {
+    fn remove(&mut self, number: u64, place: QueuePlace) {
         let lane = &mut self.lanes[place.kind.index()];
         lane.arrivals.remove(&number);
         if let Some(deadline) = place.deadline {
@@ -127,7 +127,7 @@ impl Lanes {
 pub(crate) struct Queue<T> {
     order: Order,
     lanes: Lanes,
-    waiting: BTreeMap<u64, (Place, T)>,
+    waiting: BTreeMap<u64, (QueuePlace, T)>,
     /// (deadline, number) of those that are worth nothing after it.
     expiring: BTreeSet<(u64, u64)>,
     overtakes: u64,
@@ -149,7 +149,7 @@ impl<T> Queue<T> {
     }
 
     /// True: a request of this kind waits.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: RequestKind) -> bool {
         !self.lanes.lanes[kind.index()].arrivals.is_empty()
     }
 
@@ -159,7 +159,7 @@ impl<T> Queue<T> {
     }
 
     /// Adds a request at the end.
-    pub(crate) fn push(&mut self, place: Place, request: T) {
+    pub(crate) fn push(&mut self, place: QueuePlace, request: T) {
         let number = self.lanes.insert(place, self.order.uses_positions());
         if let Some(deadline) = place.deadline.filter(|_| place.expires) {
             self.expiring.insert((deadline, number));
@@ -176,7 +176,7 @@ impl<T> Queue<T> {
     }
 
     /// Kind of a chosen request.
-    pub(crate) fn kind(&self, number: u64) -> Option<Kind> {
+    pub(crate) fn kind(&self, number: u64) -> Option<RequestKind> {
         let (place, _) = self.waiting.get(&number)?;
         Some(place.kind)
     }
@@ -196,10 +196,12 @@ impl<T> Queue<T> {
     }
 
     /// A request is started here, perhaps one that never had to wait.
-    pub(crate) fn pass(&mut self, place: Place) {
+    pub(crate) fn pass(&mut self, place: QueuePlace) {
         match place.kind {
-            Kind::Put => self.order.started_at(self.order.put_cursor()),
-            Kind::Get | Kind::Small | Kind::Head => self.order.started_at(place.position),
+            RequestKind::Put => self.order.started_at(self.order.put_cursor()),
+            RequestKind::Get | RequestKind::Small | RequestKind::Head => {
+                self.order.started_at(place.position)
+            }
         }
     }
 
@@ -229,7 +231,7 @@ impl<T> Queue<T> {
         self.expiring.first().map(|&(deadline, _)| deadline)
     }
 
-    fn remove(&mut self, number: u64) -> Option<(Place, T)> {
+    fn remove(&mut self, number: u64) -> Option<(QueuePlace, T)> {
         let (place, request) = self.waiting.remove(&number)?;
         self.lanes.remove(number, place);
         if let Some(deadline) = place.deadline.filter(|_| place.expires) {

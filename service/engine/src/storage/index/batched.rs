@@ -1,6 +1,6 @@
 //! Changes of the index, many at a time.
 
-use super::{Entry, Index};
+use super::{Index, IndexEntry};
 use crate::lump::LumpId;
 
 /// Changes that are collected: 12 MiB of memory. Few in tests.
@@ -11,7 +11,7 @@ const MOST: usize = if cfg!(test) { 37 } else { 1 << 18 };
 pub(crate) struct Batched {
     index: Index,
     /// Id, number of the change, and the lump's entry; `None`: it is gone.
-    changes: Vec<(LumpId, u32, Option<Entry>)>,
+    changes: Vec<(LumpId, u32, Option<IndexEntry>)>,
 }
 
 impl Batched {
@@ -23,7 +23,7 @@ impl Batched {
     }
 
     /// Sets an entry, or removes it.
-    pub(crate) fn set(&mut self, id: LumpId, entry: Option<Entry>) {
+    pub(crate) fn set(&mut self, id: LumpId, entry: Option<IndexEntry>) {
         // Far below 2^32.
         let number = u32::try_from(self.changes.len()).unwrap_or(u32::MAX);
         self.changes.push((id, number, entry));

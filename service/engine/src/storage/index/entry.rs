@@ -22,14 +22,14 @@ const PADDING_SHIFT: u32 = 48;
 /// `journal`: bits 0-39 ring position, 40 embedded, 41 padding known, 42 marked as foreign, 48-63
 /// padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     pub(super) place: u64,
     pub(super) journal: u64,
 }
 
-const _: () = assert!(size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<IndexEntry>() == 16);
 
-impl Entry {
+impl IndexEntry {
     /// The bit that says the padding is known, counted from the first of the flags.
     pub(super) const SIZE_KNOWN_FLAG: u64 = SIZE_KNOWN_BIT >> 40;
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn entries_keep_every_field() {
         let portion = Portion::new(BlockIndex(U40 - 65_534), BlockCount(65_535)).unwrap();
-        let entry = Entry::data(RingPosition(U40), portion, Some(u16::MAX));
+        let entry = IndexEntry::data(RingPosition(U40), portion, Some(u16::MAX));
         assert_eq!(entry.portion(), Some(portion));
         assert_eq!(entry.record(), RingPosition(U40));
         let full = 65_535 * 4096;
@@ -196,9 +196,9 @@ mod tests {
             (moved.record(), moved.portion()),
             (RingPosition(5), Some(portion))
         );
-        let unknown = Entry::data(RingPosition(0), portion, None);
+        let unknown = IndexEntry::data(RingPosition(0), portion, None);
         assert_eq!(unknown.payload_len(BlockSize::DEFAULT), None);
-        let embedded = Entry::embedded(RingPosition(9), 65_535);
+        let embedded = IndexEntry::embedded(RingPosition(9), 65_535);
         assert_eq!(embedded.portion(), None);
         assert_eq!(embedded.payload_len(BlockSize::DEFAULT), Some(65_535));
         assert_eq!(embedded.record_len(), 65_558);

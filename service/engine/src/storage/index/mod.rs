@@ -17,7 +17,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub(crate) use batched::Batched;
-pub(crate) use entry::Entry;
+pub(crate) use entry::IndexEntry;
 use leaf::{Leaf, MAX_ROWS, Row};
 pub(crate) use packing::Packing;
 use range::Range;
@@ -90,14 +90,14 @@ impl Index {
         (self.buffer_bytes + self.leaves.len() * LEAF_COST) as u64
     }
 
-    pub(crate) fn get(&self, id: LumpId) -> Option<Entry> {
+    pub(crate) fn get(&self, id: LumpId) -> Option<IndexEntry> {
         let (_, leaf) = self.leaves.range(..=id.0).next_back()?;
         let at = leaf.find(id.0).ok()?;
         Some(self.packing.unpack(leaf.entry(at, self.packing)))
     }
 
     /// Sets an entry and returns the one before.
-    pub(crate) fn insert(&mut self, id: LumpId, entry: Entry) -> Option<Entry> {
+    pub(crate) fn insert(&mut self, id: LumpId, entry: IndexEntry) -> Option<IndexEntry> {
         self.count(entry);
         self.changes = self.changes.wrapping_add(1);
         let packing = self.packing;
@@ -130,7 +130,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: LumpId) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, id: LumpId) -> Option<IndexEntry> {
         let packing = self.packing;
         let (&key, leaf) = self.leaves.range_mut(..=id.0).next_back()?;
         let at = leaf.find(id.0).ok()?;
@@ -143,7 +143,7 @@ impl Index {
     }
 
     /// Replaces an entry by one of the same size.
-    pub(crate) fn update(&mut self, id: LumpId, change: impl FnOnce(Entry) -> Entry) {
+    pub(crate) fn update(&mut self, id: LumpId, change: impl FnOnce(IndexEntry) -> IndexEntry) {
         let packing = self.packing;
         if let Some((_, leaf)) = self.leaves.range_mut(..=id.0).next_back()
             && let Ok(at) = leaf.find(id.0)
@@ -158,7 +158,7 @@ impl Index {
         &mut self,
         start: LumpId,
         end: LumpId,
-        mut removed: impl FnMut(Entry),
+        mut removed: impl FnMut(IndexEntry),
     ) -> u64 {
         let packing = self.packing;
         let before = self.lumps;
@@ -195,7 +195,10 @@ impl Index {
     }
 
     /// The entries of a range in ascending order; none when the range is reversed.
-    pub(crate) fn range(&self, range: LumpRange) -> impl Iterator<Item = (LumpId, Entry)> + '_ {
+    pub(crate) fn range(
+        &self,
+        range: LumpRange,
+    ) -> impl Iterator<Item = (LumpId, IndexEntry)> + '_ {
         Range::new(&self.leaves, self.packing, range)
     }
 
@@ -216,13 +219,13 @@ impl Index {
             })
     }
 
-    fn count(&mut self, entry: Entry) {
+    fn count(&mut self, entry: IndexEntry) {
         self.lumps += 1;
         self.stored_bytes += entry.stored_bytes(self.block_size);
         self.record_bytes += entry.record_len();
     }
 
-    fn uncount(&mut self, entry: Entry) {
+    fn uncount(&mut self, entry: IndexEntry) {
         self.lumps -= 1;
         self.stored_bytes -= entry.stored_bytes(self.block_size);
         self.record_bytes -= entry.record_len();
@@ -347,7 +350,7 @@ impl Filler {
     }
 
     /// Adds a lump whose id is larger than all before. False: it is not, and nothing was added.
-    pub(crate) fn push(&mut self, id: LumpId, entry: Entry) -> bool {
+    pub(crate) fn push(&mut self, id: LumpId, entry: IndexEntry) -> bool {
         let last = match self.rows.last() {
             Some(row) => Some(row.0),
             None => self

@@ -2,9 +2,9 @@
 //!
 //! From the most significant bit: first block (as many bits as the data region's blocks need),
 //! length (16), ring position (as many as the ring's bytes need), flags (bits 40-47 of
-//! `Entry::journal`, all eight), padding (as many as twice the block size needs, at least 11).
+//! `IndexEntry::journal`, all eight), padding (as many as twice the block size needs, at least 11).
 
-use super::entry::Entry;
+use super::entry::IndexEntry;
 use crate::format::Geometry;
 
 const U40: u64 = (1 << 40) - 1;
@@ -46,13 +46,13 @@ impl Packing {
 
     /// The entry as the low bits of a number. A padding that is too large for its field (only a
     /// foreign writer leaves such) is forgotten: the lump's last block knows it.
-    pub(super) fn pack(self, entry: Entry) -> u128 {
+    pub(super) fn pack(self, entry: IndexEntry) -> u128 {
         let flags = entry.journal >> FLAG_SHIFT & 0xff;
         let padding = entry.journal >> PADDING_SHIFT;
         let (flags, padding) = if padding >> self.padding_bits == 0 {
             (flags, padding)
         } else {
-            (flags & !Entry::SIZE_KNOWN_FLAG, 0)
+            (flags & !IndexEntry::SIZE_KNOWN_FLAG, 0)
         };
         let (block, ring) = (entry.place & U40, entry.journal & U40);
         debug_assert!(block >> self.block_bits == 0 && ring >> self.ring_bits == 0);
@@ -64,7 +64,7 @@ impl Packing {
     }
 
     /// The entry of a number made by [`Packing::pack`].
-    pub(super) fn unpack(self, packed: u128) -> Entry {
+    pub(super) fn unpack(self, packed: u128) -> IndexEntry {
         let mut rest = packed;
         let mut take = |bits: u32| {
             // At most 40 bits.
@@ -77,7 +77,7 @@ impl Packing {
         let ring = take(self.ring_bits);
         let len = take(LEN_BITS);
         let block = take(self.block_bits);
-        Entry {
+        IndexEntry {
             place: block | len << LEN_SHIFT,
             journal: ring | flags << FLAG_SHIFT | padding << PADDING_SHIFT,
         }
@@ -114,11 +114,11 @@ mod tests {
             assert!(packing.entry_bits() <= 120);
             for padding in [None, Some(0), Some(2 * block_size.min(32_000) - 1)] {
                 let portion = Portion::new(BlockIndex(blocks - 1), BlockCount(u16::MAX)).unwrap();
-                let mut entry = Entry::data(RingPosition(ring - 1), portion, padding);
+                let mut entry = IndexEntry::data(RingPosition(ring - 1), portion, padding);
                 entry.journal |= 0xff << FLAG_SHIFT;
                 assert_eq!(packing.unpack(packing.pack(entry)), entry);
             }
-            let embedded = Entry::embedded(RingPosition(0), u16::MAX);
+            let embedded = IndexEntry::embedded(RingPosition(0), u16::MAX);
             assert_eq!(packing.unpack(packing.pack(embedded)), embedded);
         }
     }
@@ -127,8 +127,8 @@ mod tests {
     fn a_padding_that_does_not_fit_is_forgotten() {
         let packing = Packing::new(&geometry(512, 4096, 51_200));
         let portion = Portion::new(BlockIndex(3), BlockCount(9)).unwrap();
-        let entry = Entry::data(RingPosition(5), portion, Some(4000));
-        let unknown = Entry::data(RingPosition(5), portion, None);
+        let entry = IndexEntry::data(RingPosition(5), portion, Some(4000));
+        let unknown = IndexEntry::data(RingPosition(5), portion, None);
         assert_eq!(packing.unpack(packing.pack(entry)), unknown);
     }
 }

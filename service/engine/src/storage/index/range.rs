@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, btree_map};
 
-use super::entry::Entry;
+use super::entry::IndexEntry;
 use super::leaf::Leaf;
 use super::lower_bound;
 use super::packing::Packing;
@@ -43,7 +43,7 @@ impl<'a> Range<'a> {
 }
 
 impl Iterator for Range<'_> {
-    type Item = (LumpId, Entry);
+    type Item = (LumpId, IndexEntry);
 
     fn next(&mut self) -> Option<Self::Item> {
         let leaf = loop {

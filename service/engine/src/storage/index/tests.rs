@@ -23,23 +23,23 @@ fn geometry() -> Geometry {
     Geometry::new(ByteOffset(0), &header)
 }
 
-fn entry(n: u64) -> Entry {
+fn entry(n: u64) -> IndexEntry {
     let record = RingPosition(n % RING);
     let len = u16::try_from(n % 60_000).unwrap();
     if n.is_multiple_of(5) {
-        return Entry::embedded(record, len);
+        return IndexEntry::embedded(record, len);
     }
     let portion = Portion::new(BlockIndex(n * 7 % BLOCKS), BlockCount(len + 1)).unwrap();
     let padding = (!n.is_multiple_of(3)).then_some(len % 8192);
-    Entry::data(record, portion, padding)
+    IndexEntry::data(record, portion, padding)
 }
 
 /// The expected content of the index.
 #[derive(Default)]
-struct Model(BTreeMap<u128, Entry>);
+struct Model(BTreeMap<u128, IndexEntry>);
 
 impl Model {
-    fn range(&self, range: LumpRange) -> Vec<(LumpId, Entry)> {
+    fn range(&self, range: LumpRange) -> Vec<(LumpId, IndexEntry)> {
         let end = range.end.map_or(Bound::Unbounded, |end| {
             Bound::Excluded(end.0.max(range.start.0))
         });
@@ -47,7 +47,7 @@ impl Model {
         found.map(|(&id, &entry)| (LumpId(id), entry)).collect()
     }
 
-    fn remove_range(&mut self, start: u128, end: u128) -> Vec<Entry> {
+    fn remove_range(&mut self, start: u128, end: u128) -> Vec<IndexEntry> {
         let range = LumpRange {
             start: LumpId(start),
             end: Some(LumpId(end)),
@@ -100,7 +100,7 @@ fn ids() -> impl Strategy<Value = u128> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum IndexStep {
     Insert(u128, u64),
     /// Ids one after the other, upwards or downwards.
     Run(u128, u16, bool, u64),
@@ -110,20 +110,20 @@ enum Step {
     Move(u128, u64),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<IndexStep>> {
     let step = prop_oneof![
-        8 => (ids(), any::<u32>()).prop_map(|(id, n)| Step::Insert(id, n.into())),
+        8 => (ids(), any::<u32>()).prop_map(|(id, n)| IndexStep::Insert(id, n.into())),
         3 => (ids(), 1_u16..700, any::<bool>(), any::<u32>())
-            .prop_map(|(id, len, up, n)| Step::Run(id, len, up, n.into())),
-        2 => ids().prop_map(Step::Remove),
-        6 => ids().prop_map(Step::RemoveNearest),
-        1 => (ids(), ids()).prop_map(|(a, b)| Step::RemoveRange(a, b)),
-        2 => (ids(), 0..RING).prop_map(|(id, to)| Step::Move(id, to)),
+            .prop_map(|(id, len, up, n)| IndexStep::Run(id, len, up, n.into())),
+        2 => ids().prop_map(IndexStep::Remove),
+        6 => ids().prop_map(IndexStep::RemoveNearest),
+        1 => (ids(), ids()).prop_map(|(a, b)| IndexStep::RemoveRange(a, b)),
+        2 => (ids(), 0..RING).prop_map(|(id, to)| IndexStep::Move(id, to)),
     ];
     prop::collection::vec(step, 1..120)
 }
 
-fn run(index: &mut Index, model: &mut Model, step: &Step) {
+fn run(index: &mut Index, model: &mut Model, step: &IndexStep) {
     let insert = |index: &mut Index, model: &mut Model, id: u128, n: u64| {
         let old = index.insert(LumpId(id), entry(n));
         assert_eq!(old, model.0.insert(id, entry(n)));
@@ -132,8 +132,8 @@ fn run(index: &mut Index, model: &mut Model, step: &Step) {
         assert_eq!(index.remove(LumpId(id)), model.0.remove(&id));
     };
     match *step {
-        Step::Insert(id, n) => insert(index, model, id, n),
-        Step::Run(id, len, up, n) => {
+        IndexStep::Insert(id, n) => insert(index, model, id, n),
+        IndexStep::Run(id, len, up, n) => {
             for k in 0..u64::from(len) {
                 let id = match up {
                     true => id.wrapping_add(k.into()),
@@ -142,19 +142,19 @@ fn run(index: &mut Index, model: &mut Model, step: &Step) {
                 insert(index, model, id, n + k);
             }
         }
-        Step::Remove(id) => remove(index, model, id),
-        Step::RemoveNearest(id) => {
+        IndexStep::Remove(id) => remove(index, model, id),
+        IndexStep::RemoveNearest(id) => {
             if let Some((&id, _)) = model.0.range(id..).next() {
                 remove(index, model, id);
             }
         }
-        Step::RemoveRange(start, end) => {
+        IndexStep::RemoveRange(start, end) => {
             let mut removed = Vec::new();
             let count = index.remove_range(LumpId(start), LumpId(end), |e| removed.push(e));
             assert_eq!(count, removed.len() as u64);
             assert_eq!(removed, model.remove_range(start, end));
         }
-        Step::Move(id, to) => {
+        IndexStep::Move(id, to) => {
             index.update(LumpId(id), |entry| entry.moved_to(RingPosition(to), false));
             let to = RingPosition(to);
             model
@@ -249,9 +249,9 @@ fn runs_between_others_do_not_leave_leaves_of_one_row() {
 fn totals_follow_the_entries() {
     let mut index = Index::new(&geometry());
     let portion = Portion::new(BlockIndex(3), BlockCount(2)).unwrap();
-    index.insert(LumpId(1), Entry::embedded(RingPosition(0), 10));
-    index.insert(LumpId(1), Entry::data(RingPosition(40), portion, None));
-    index.insert(LumpId::MAX, Entry::embedded(RingPosition(70), 7));
+    index.insert(LumpId(1), IndexEntry::embedded(RingPosition(0), 10));
+    index.insert(LumpId(1), IndexEntry::data(RingPosition(40), portion, None));
+    index.insert(LumpId::MAX, IndexEntry::embedded(RingPosition(70), 7));
     let usage = |lumps, stored_bytes| UsageOutcome {
         lumps,
         stored_bytes,

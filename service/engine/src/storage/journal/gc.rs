@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Journal;
-use super::rotted::{Known, Rotted};
+use super::rotted::{RingStretch, Rotted};
 use super::writer::Batch;
 use crate::crc32c;
 use crate::error::Error;
@@ -78,7 +78,7 @@ impl Scanned {
 }
 
 /// A scanned record that is live.
-struct Live {
+struct LiveRecord {
     /// Which of the scanned ones.
     at: usize,
     id: LumpId,
@@ -216,7 +216,7 @@ impl Collector {
             journal.distance(self.position, self.scan_until),
         );
         let chunk = (start.0 + len).saturating_sub(from.0);
-        let known = Known::new(index, journal, (from, self.scan_until));
+        let known = RingStretch::new(index, journal, (from, self.scan_until));
         known.has_embedded(left.min(chunk))
     }
 
@@ -274,7 +274,7 @@ impl Collector {
     ) -> Vec<Rotted> {
         self.chunk = bytes.to_vec();
         let mut rotted = Vec::new();
-        let mut known: Option<Known> = None;
+        let mut known: Option<RingStretch> = None;
         let mut position = self.position;
         let left = journal.distance(self.position, self.scan_until);
         while position != self.scan_until {
@@ -293,7 +293,7 @@ impl Collector {
                 Ok(Decoded::NeedMore { .. }) if !self.scanned.is_empty() => break,
                 _ => {
                     let span = (self.position, self.scan_until);
-                    let known = known.get_or_insert_with(|| Known::new(index, journal, span));
+                    let known = known.get_or_insert_with(|| RingStretch::new(index, journal, span));
                     if let Some(record) = mended(rest).filter(|_| trust) {
                         // Whether it is the one that was written, the sum tells.
                         rotted.push(known.damaged(&mut self.chunk, at, position, true).rotted);
@@ -393,8 +393,8 @@ impl Collector {
 
     /// The live records that come next and can share a mark: puts without anything else that lives
     /// between them, or one record of another kind.
-    fn next_group(&self, index: &Index, journal: &Journal) -> Vec<Live> {
-        let mut group: Vec<Live> = Vec::new();
+    fn next_group(&self, index: &Index, journal: &Journal) -> Vec<LiveRecord> {
+        let mut group: Vec<LiveRecord> = Vec::new();
         for (at, scanned) in self.scanned.iter().enumerate() {
             let entry = scanned
                 .id
@@ -406,7 +406,7 @@ impl Collector {
             if !group.is_empty() && !is_put {
                 break;
             }
-            group.push(Live {
+            group.push(LiveRecord {
                 at,
                 id,
                 from: scanned.position,
@@ -426,7 +426,7 @@ impl Collector {
     /// The last room is too precious for marks: then all that was ever written counts as foreign.
     fn append_group(
         &self,
-        group: &[Live],
+        group: &[LiveRecord],
         skipped: usize,
         journal: &Journal,
         batch: &mut Batch,
@@ -464,7 +464,7 @@ impl Collector {
     }
 
     /// The bytes of a live record, when `skipped` records before its group are dealt with.
-    fn bytes_of(&self, live: &Live, skipped: usize) -> &[u8] {
+    fn bytes_of(&self, live: &LiveRecord, skipped: usize) -> &[u8] {
         let scanned = live
             .at
             .checked_sub(skipped)

@@ -14,12 +14,12 @@ use crate::clock;
 use crate::error::Error;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
-use crate::format::ring::{Room, room_for};
+use crate::format::ring::{RingPlace, room_for};
 use crate::format::run::{OpenRun, RunSeal};
 use crate::format::seal::{LogSum, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, UnsettledSeal};
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
-use crate::storage::index::Entry;
+use crate::storage::index::IndexEntry;
 use crate::units::{ByteLen, RingPosition, SECTOR_LEN};
 
 /// A record without effect, to move the tail away from the end of a sector.
@@ -68,7 +68,7 @@ pub(crate) struct Journal {
 
 /// Findings of the replay about the journal.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct JournalFindings {
     /// Instance UUID of the store.
     pub(crate) uuid: [u8; 16],
     pub(crate) head: RingPosition,
@@ -222,8 +222,8 @@ impl Journal {
     ///
     /// Without a seal another engine, or an older version of this one, has written its end: a new
     /// epoch begins, and all records so far count as foreign.
-    pub(crate) fn new(geometry: &Geometry, unit: u64, found: Found) -> Self {
-        let Found {
+    pub(crate) fn new(geometry: &Geometry, unit: u64, found: JournalFindings) -> Self {
+        let JournalFindings {
             uuid,
             head,
             end,
@@ -321,7 +321,7 @@ impl Journal {
     }
 
     /// Writer of the lump of an index entry, as far as the journal tells.
-    pub(crate) fn provenance(&self, entry: Entry) -> Provenance {
+    pub(crate) fn provenance(&self, entry: IndexEntry) -> Provenance {
         if entry.is_marked() || self.log_offset_of(entry.record()) < self.foreign_end() {
             Provenance::Foreign
         } else {
@@ -547,16 +547,16 @@ impl Journal {
 
     /// Where a record of `len` bytes goes when the records before it end at `at`, and `keep`
     /// bytes must stay free after it. `None`: nowhere now.
-    fn place(&self, at: RingPosition, len: u64, keep: u64) -> Option<Room> {
+    fn place(&self, at: RingPosition, len: u64, keep: u64) -> Option<RingPlace> {
         // With room for a filler and a seal after every record, the last one can always get them.
         let with_filler = len + (FILLER.encoded_len() + SEAL_LEN) as u64;
         let (ring, unit) = (ByteLen(self.ring_len), ByteLen(self.unit));
         let limit = self.limit();
         let room = room_for(limit, at, with_filler, ring, unit);
         let end = match room {
-            Room::Full => return None,
-            Room::AtTail => at.0 + with_filler,
-            Room::AtFront => with_filler,
+            RingPlace::Full => return None,
+            RingPlace::AtTail => at.0 + with_filler,
+            RingPlace::AtFront => with_filler,
         };
         let free = self.distance(RingPosition(end % self.ring_len), limit);
         (free >= keep).then_some(room)

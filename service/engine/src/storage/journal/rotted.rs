@@ -10,7 +10,7 @@ use crate::format::mend::{condemn, mend};
 use crate::format::record::{Decoded, EMBED_PREFIX_LEN, EmbeddedData, Record};
 use crate::lump::LumpId;
 use crate::request::LumpRange;
-use crate::storage::index::{Entry, Index};
+use crate::storage::index::{Index, IndexEntry};
 use crate::units::{ByteLen, RingPosition};
 
 /// A damaged record, or several side by side of which none matters.
@@ -42,11 +42,11 @@ impl Rotted {
 }
 
 /// The records that matter in a stretch of the ring, by their distance from its begin.
-pub(super) struct Known {
+pub(super) struct RingStretch {
     begin: RingPosition,
     end: RingPosition,
     ring_len: ByteLen,
-    live: BTreeMap<u64, (LumpId, Entry)>,
+    live: BTreeMap<u64, (LumpId, IndexEntry)>,
 }
 
 /// A damaged record in the chunk.
@@ -55,7 +55,7 @@ pub(super) struct Damaged {
     pub(super) rotted: Rotted,
 }
 
-impl Known {
+impl RingStretch {
     /// Goes through the whole index: damage is rare.
     pub(super) fn new(
         index: &Index,
@@ -174,7 +174,7 @@ impl Known {
 }
 
 /// Makes damaged bytes the record of a lump. True: its data is damaged; it stays known as that.
-pub(crate) fn rewrite(bytes: &mut [u8], id: LumpId, entry: Entry) -> bool {
+pub(crate) fn rewrite(bytes: &mut [u8], id: LumpId, entry: IndexEntry) -> bool {
     if let Some(portion) = entry.portion() {
         bytes.copy_from_slice(&Record::Put { id, portion }.to_bytes());
         return false;

@@ -15,7 +15,7 @@ use crate::buffer::{AlignedBuf, BufferPool};
 use crate::crc32c;
 use crate::format::mark::MARK_LEN;
 use crate::format::record::{END_OF_RECORDS_LEN, Record};
-use crate::format::ring::Room;
+use crate::format::ring::RingPlace;
 use crate::format::run::{OpenRun, RUN_END_LEN, RUN_SEAL_LEN};
 use crate::format::seal::{SEAL_LEN, SEALED_END_LEN};
 use crate::units::{RingPosition, SECTOR_LEN};
@@ -137,7 +137,7 @@ impl Batch {
         record: &[u8],
         keep: u64,
     ) -> Option<RingPosition> {
-        if journal.place(self.at(), record.len() as u64, keep)? == Room::AtFront {
+        if journal.place(self.at(), record.len() as u64, keep)? == RingPlace::AtFront {
             self.push(&Record::GoToFront.to_bytes());
             self.segments.push(Segment {
                 start: 0,
@@ -202,7 +202,7 @@ impl Batch {
         let count = (0..3).find(|count| !straddles(count))?;
         // The room kept behind each record is for a filler and a settled seal.
         let more = count * filler + (RUN_SEAL_LEN - SEAL_LEN) as u64;
-        let fits = journal.place(self.at(), more, 0) == Some(Room::AtTail);
+        let fits = journal.place(self.at(), more, 0) == Some(RingPlace::AtTail);
         fits.then_some(count)
     }
 

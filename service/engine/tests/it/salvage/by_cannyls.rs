@@ -4,19 +4,19 @@ use lumpscope_engine::LumpId;
 use lumpscope_engine::format::record::Record;
 
 use crate::salvage::harness::{RING, SHAPE, State, salvage};
-use crate::support::peer::{self, Peer};
+use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SECTOR};
 
 /// Whether the original opens it as it is on the disk.
-fn opens(original: &Peer) -> bool {
-    Peer::new(original.image())
+fn opens(original: &CannylsImage) -> bool {
+    CannylsImage::new(original.image())
         .try_open(&peer::builder())
         .is_ok()
 }
 
 #[test]
 fn overlaps_that_cannyls_leaves_after_a_range_delete_during_collection() {
-    let original = Peer::new(SHAPE.image());
+    let original = CannylsImage::new(SHAPE.image());
     let mut store = original.open();
     for id in 0..10 {
         store
@@ -44,7 +44,7 @@ fn overlaps_that_cannyls_leaves_after_a_range_delete_during_collection() {
 
 #[test]
 fn overlaps_that_cannyls_leaves_after_a_failed_overwrite() {
-    let original = Peer::new(SHAPE.image());
+    let original = CannylsImage::new(SHAPE.image());
     let mut store = original.open();
     store
         .put(&peer::id(1), &peer::plain(&vec![1; 60_000]))
@@ -68,7 +68,7 @@ fn overlaps_that_cannyls_leaves_after_a_failed_overwrite() {
 fn a_go_to_front_that_cannyls_leaves_without_an_end() {
     let (mut broken, mut round) = (0, 0);
     for seed in 0..200 {
-        let (original, mut random) = (Peer::new(SHAPE.image()), Random(seed));
+        let (original, mut random) = (CannylsImage::new(SHAPE.image()), Random(seed));
         let mut store = original.open();
         for _ in 0..200 {
             let (id, value) = (random.below(8) as u128, vec![7; random.below(700)]);
@@ -89,7 +89,7 @@ fn a_go_to_front_that_cannyls_leaves_without_an_end() {
         let jump = RING + found.cut.unwrap().ring_position as usize;
         assert_eq!(image[jump..jump + 5], Record::GoToFront.to_bytes());
         image[jump..jump + 5].copy_from_slice(&Record::EndOfRecords.to_bytes());
-        let mut store = Peer::new(image).open();
+        let mut store = CannylsImage::new(image).open();
         let ids = store.list().into_iter().map(|id| id.as_u128());
         let ids: Vec<u128> = ids.collect();
         assert_eq!(
@@ -108,7 +108,7 @@ fn a_go_to_front_that_cannyls_leaves_without_an_end() {
 
 #[test]
 fn a_torn_flush_of_cannyls() {
-    let original = Peer::new(SHAPE.image());
+    let original = CannylsImage::new(SHAPE.image());
     let mut builder = peer::builder();
     builder.journal_sync_interval(4096);
     let mut store = original.try_open(&builder).unwrap();

@@ -9,7 +9,7 @@ use lumpscope_engine::{
 };
 
 use crate::salvage::harness::{DATA, RING, SHAPE, State, report, ruin, salvage, salvaging, state};
-use crate::support::sim::{Event, Random, SimDisk};
+use crate::support::sim::{DiskEvent, Random, SimDisk};
 use crate::support::{self, Shape, content, delete, get, put, try_put};
 
 fn portion(start: u64, len: u16) -> Portion {
@@ -78,7 +78,11 @@ fn a_sound_store_is_the_same_in_salvage_mode() {
         assert_ne!(store.info().replay.checkpoint, CheckpointUse::Used);
         assert_eq!(state(&store), lumps);
         let written = &disk.events()[before..];
-        assert!(written.iter().all(|event| matches!(event, Event::Flush)));
+        assert!(
+            written
+                .iter()
+                .all(|event| matches!(event, DiskEvent::Flush))
+        );
         drop(store);
     }
     assert!(disk.open().unwrap().info().salvage.is_none());
@@ -278,7 +282,7 @@ fn a_repair_without_room_writes_nothing() {
     assert!(
         disk.events()
             .iter()
-            .all(|event| matches!(event, Event::Flush))
+            .all(|event| matches!(event, DiskEvent::Flush))
     );
     let store = salvaging(&disk, true).unwrap();
     assert_eq!(state(&store), State::from([(1, plain(1, 2)), (2, bytes)]));

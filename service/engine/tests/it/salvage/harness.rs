@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lumpscope_engine::{Error, LumpId, LumpRange, Placement, SalvageReport, Store, StoreOptions};
 
-use crate::support::peer::{self, Peer};
-use crate::support::sim::{Event, Random, SECTOR, SimDisk};
+use crate::support::peer::{self, CannylsImage};
+use crate::support::sim::{DiskEvent, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, delete, get, try_put};
 
 pub const SHAPE: Shape = Shape {
@@ -92,13 +92,13 @@ pub fn repair_and_cut(image: &[u8], found: &SalvageReport, lumps: &State) {
     let mut unflushed: Vec<(usize, Vec<u8>)> = Vec::new();
     for event in &repair {
         match event {
-            Event::Write { offset, bytes } => {
+            DiskEvent::Write { offset, bytes } => {
                 let end = offset + bytes.len();
                 all.resize(all.len().max(end), 0);
                 all[*offset..end].copy_from_slice(bytes);
                 unflushed.push((*offset, bytes.clone()));
             }
-            Event::Flush => {
+            DiskEvent::Flush => {
                 durable.clone_from(&all);
                 unflushed.clear();
             }
@@ -117,9 +117,9 @@ pub fn repair_and_cut(image: &[u8], found: &SalvageReport, lumps: &State) {
         }
         again(all.clone(), lumps);
     }
-    let writes = |event: &&Event| matches!(event, Event::Write { .. });
+    let writes = |event: &&DiskEvent| matches!(event, DiskEvent::Write { .. });
     assert!(repair.iter().filter(writes).count() >= 1);
-    assert!(matches!(repair.last(), Some(Event::Flush)));
+    assert!(matches!(repair.last(), Some(DiskEvent::Flush)));
 }
 
 /// A repair that was cut is begun anew.
@@ -133,7 +133,7 @@ pub fn again(image: Vec<u8>, lumps: &State) {
 
 /// Normal mode and CannyLS open it, and it can be used.
 pub fn opens_everywhere(image: Vec<u8>, lumps: &State) {
-    let original = Peer::new(image.clone());
+    let original = CannylsImage::new(image.clone());
     let mut store = original.open();
     let ids: Vec<u128> = store.list().iter().map(|id| id.as_u128()).collect();
     assert_eq!(ids, lumps.keys().copied().collect::<Vec<_>>());

@@ -11,7 +11,7 @@ pub type Canny = Storage<SharedMemoryNvm>;
 
 /// An image that CannyLS works on.
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub struct CannylsImage {
     nvm: SharedMemoryNvm,
     len: usize,
 }
@@ -23,7 +23,7 @@ pub fn builder() -> StorageBuilder {
     builder
 }
 
-impl Peer {
+impl CannylsImage {
     pub fn new(image: Vec<u8>) -> Self {
         let len = image.len();
         Self {

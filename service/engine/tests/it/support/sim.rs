@@ -12,14 +12,14 @@ pub const SECTOR: usize = 512;
 
 /// A write or flush that has ended well, in the order of the ends.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum DiskEvent {
     Write { offset: usize, bytes: Vec<u8> },
     Flush,
 }
 
 /// Which I/O fails, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Fault {
+pub struct IoFault {
     pub op: IoOp,
     /// The n-th I/O of this kind fails, 0 = the next; all later ones too.
     pub after: u64,
@@ -37,7 +37,7 @@ pub struct SimDisk {
     /// end as they came.
     pub shuffle: Option<u64>,
     disk: OnceLock<sim::SimDisk>,
-    events: Option<Arc<Mutex<Vec<Event>>>>,
+    events: Option<Arc<Mutex<Vec<DiskEvent>>>>,
 }
 
 impl SimDisk {
@@ -60,7 +60,7 @@ impl SimDisk {
     }
 
     /// Events recorded by the disk.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<DiskEvent> {
         let events = self.events.as_ref().map(|events| events.lock().unwrap());
         events.map_or_else(Vec::new, |events| events.clone())
     }
@@ -87,7 +87,7 @@ impl SimDisk {
     }
 
     /// Makes I/Os fail from now on, or ends that.
-    pub fn fail(&self, fault: Option<Fault>) {
+    pub fn fail(&self, fault: Option<IoFault>) {
         self.disk().heal();
         if let Some(fault) = fault {
             self.disk().inject(sim::Fault {
@@ -173,7 +173,7 @@ impl SimDisk {
 /// Remembers what its disk has done.
 struct Recorder {
     inner: Box<dyn IoBackend>,
-    events: Arc<Mutex<Vec<Event>>>,
+    events: Arc<Mutex<Vec<DiskEvent>>>,
     /// Kind and offset by token.
     in_flight: HashMap<u64, (IoOp, u64)>,
 }
@@ -195,11 +195,11 @@ impl IoBackend for Recorder {
             let (op, offset) = self.in_flight.remove(&end.token).unwrap();
             let event = match (op, &end.buf) {
                 _ if end.result.is_err() => continue,
-                (IoOp::Write, Some(buf)) => Event::Write {
+                (IoOp::Write, Some(buf)) => DiskEvent::Write {
                     offset: usize::try_from(offset).unwrap(),
                     bytes: buf.to_vec(),
                 },
-                (IoOp::Flush, _) => Event::Flush,
+                (IoOp::Flush, _) => DiskEvent::Flush,
                 _ => continue,
             };
             self.events.lock().unwrap().push(event);

@@ -15,18 +15,18 @@ fn moment(now_ns: u64) -> Moment {
     }
 }
 
-fn get(position: u64, deadline: Option<u64>) -> Place {
-    Place {
-        kind: Kind::Get,
+fn get(position: u64, deadline: Option<u64>) -> QueuePlace {
+    QueuePlace {
+        kind: RequestKind::Get,
         position,
         deadline,
         expires: false,
     }
 }
 
-fn put() -> Place {
-    Place {
-        kind: Kind::Put,
+fn put() -> QueuePlace {
+    QueuePlace {
+        kind: RequestKind::Put,
         ..get(0, None)
     }
 }
@@ -41,7 +41,7 @@ fn pop<T>(queue: &mut Queue<T>, moment: Moment) -> Option<T> {
 }
 
 /// All of `places` at once; what leaves, in order.
-fn drained(policy: QueuePolicy, now: u64, places: &[Place]) -> Vec<usize> {
+fn drained(policy: QueuePolicy, now: u64, places: &[QueuePlace]) -> Vec<usize> {
     let mut queue = queue(policy, u32::MAX);
     for (name, place) in places.iter().enumerate() {
         queue.push(*place, name);
@@ -119,7 +119,7 @@ fn what_cannot_start_is_passed_over() {
     queue.push(get(1, Some(0)), 0);
     queue.push(put(), 1);
     let without_memory = Moment {
-        kinds: Kinds::ALL.without(Kind::Get),
+        kinds: Kinds::ALL.without(RequestKind::Get),
         ..moment(100)
     };
     assert_eq!(pop(&mut queue, without_memory), Some(1));
@@ -134,7 +134,7 @@ fn what_expires_is_taken_out_in_time() {
         .into_iter()
         .enumerate()
     {
-        let place = Place {
+        let place = QueuePlace {
             expires,
             ..get(0, Some(deadline))
         };
@@ -152,43 +152,43 @@ fn what_expires_is_taken_out_in_time() {
 
 /// Step of the queue in a property test.
 #[derive(Clone, Debug)]
-enum Step {
-    Push(Place),
+enum QueueStep {
+    Push(QueuePlace),
     Pop { passed_ns: u64, kinds: Kinds },
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    let kind = prop::sample::select(Kind::ALL.to_vec());
+fn place() -> impl Strategy<Value = QueuePlace> {
+    let kind = prop::sample::select(RequestKind::ALL.to_vec());
     let deadline = prop::option::weighted(0.3, 0_u64..2000);
-    (kind, 0_u64..50, deadline).prop_map(|(kind, position, deadline)| Place {
+    (kind, 0_u64..50, deadline).prop_map(|(kind, position, deadline)| QueuePlace {
         kind,
         ..get(position, deadline)
     })
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
     let kinds = prop_oneof![
         8 => Just(Kinds::ALL),
-        1 => Just(Kinds::ALL.without(Kind::Get)),
-        1 => Just(Kinds::ALL.without(Kind::Put)),
+        1 => Just(Kinds::ALL.without(RequestKind::Get)),
+        1 => Just(Kinds::ALL.without(RequestKind::Put)),
     ];
     let step = prop_oneof![
-        3 => place().prop_map(Step::Push),
+        3 => place().prop_map(QueueStep::Push),
         3 =>
-        (0_u64..20, kinds).prop_map(|(passed_ns, kinds)| Step::Pop { passed_ns, kinds }),
+        (0_u64..20, kinds).prop_map(|(passed_ns, kinds)| QueueStep::Pop { passed_ns, kinds }),
     ];
     prop::collection::vec(step, 1..400)
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingEntry {
     name: usize,
-    place: Place,
+    place: QueuePlace,
     overtaken: u64,
 }
 
 /// The waiting request that each policy must choose, found by looking at all.
-fn expected(policy: QueuePolicy, waiting: &[Waiting]) -> Option<usize> {
+fn expected(policy: QueuePolicy, waiting: &[WaitingEntry]) -> Option<usize> {
     match policy {
         QueuePolicy::Fifo => waiting.first().map(|one| one.name),
         QueuePolicy::Deadline => waiting
@@ -199,17 +199,21 @@ fn expected(policy: QueuePolicy, waiting: &[Waiting]) -> Option<usize> {
     }
 }
 
-fn check(policy: QueuePolicy, max_overtakes: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
+fn check(
+    policy: QueuePolicy,
+    max_overtakes: u32,
+    steps: Vec<QueueStep>,
+) -> Result<(), TestCaseError> {
     let mut queue = queue(policy, max_overtakes);
-    let mut waiting: Vec<Waiting> = Vec::new();
+    let mut waiting: Vec<WaitingEntry> = Vec::new();
     let (mut now, mut pushed) = (0, 0);
     for step in steps {
         let (passed_ns, kinds) = match step {
-            Step::Push(place) => {
+            QueueStep::Push(place) => {
                 queue.push(place, pushed);
                 let overtaken = 0;
                 let name = pushed;
-                waiting.push(Waiting {
+                waiting.push(WaitingEntry {
                     name,
                     place,
                     overtaken,
@@ -217,10 +221,10 @@ fn check(policy: QueuePolicy, max_overtakes: u32, steps: Vec<Step>) -> Result<()
                 pushed += 1;
                 continue;
             }
-            Step::Pop { passed_ns, kinds } => (passed_ns, kinds),
+            QueueStep::Pop { passed_ns, kinds } => (passed_ns, kinds),
         };
         now += passed_ns;
-        let able: Vec<Waiting> = waiting
+        let able: Vec<WaitingEntry> = waiting
             .iter()
             .copied()
             .filter(|one| kinds.has(one.place.kind))
@@ -274,7 +278,7 @@ proptest! {
     /// and once back.
     #[test]
     fn a_sweep_passes_each_place_once(positions in prop::collection::vec(0_u64..1000, 1..100)) {
-        let places: Vec<Place> = positions.iter().map(|&at| get(at, None)).collect();
+        let places: Vec<QueuePlace> = positions.iter().map(|&at| get(at, None)).collect();
         let order = drained(QueuePolicy::Position, 0, &places);
         let visited: Vec<u64> = order.iter().map(|&name| positions[name]).collect();
         prop_assert!(visited.is_sorted());

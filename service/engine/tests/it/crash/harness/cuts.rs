@@ -6,7 +6,7 @@ use lumpscope_engine::{CommitMode, TailOutcome};
 use super::history::History;
 use super::model::{Crash, Model};
 use super::session::Session;
-use super::{Coverage, Only, PLACE, Place};
+use super::{Coverage, HistoryPlace, Only, PLACE};
 
 /// Of a thousand cuts this many are the death of the process alone.
 const PROCESS_DEATHS: u64 = 250;
@@ -34,7 +34,7 @@ pub fn after_event(
     for choice in 0..choices {
         let mut random = Random::derive(history.scenario.seed, &[3, event, choice]);
         if history.depth == 0 {
-            let place = Place {
+            let place = HistoryPlace {
                 event,
                 choice: Some(choice),
             };

@@ -7,7 +7,7 @@ use super::cuts;
 use super::model::{Crash, Model, State, content};
 use super::scenario::Scenario;
 use super::session::Session;
-use super::{Coverage, Only, PLACE, Place};
+use super::{Coverage, HistoryPlace, Only, PLACE};
 
 /// Events per request after which a history counts as endless.
 const EVENTS_PER_REQUEST: u64 = 400;
@@ -132,7 +132,7 @@ impl History {
     /// One step of the store, and the cuts after it. False: the store is closed.
     fn event(&mut self, only: Only, coverage: &mut Coverage) -> Result<bool, String> {
         if self.depth == 0 {
-            PLACE.set(Place {
+            PLACE.set(HistoryPlace {
                 event: self.event,
                 choice: None,
             });

@@ -27,7 +27,7 @@ use scenario::Scenario;
 
 /// Where a history is, so that a failure can be repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct HistoryPlace {
     /// Number of the event in the history.
     pub event: u64,
     /// Number of the cut after that event; `None`: the history itself.
@@ -35,14 +35,14 @@ pub struct Place {
 }
 
 thread_local! {
-    static PLACE: Cell<Place> = const { Cell::new(Place { event: 0, choice: None }) };
+    static PLACE: Cell<HistoryPlace> = const { Cell::new(HistoryPlace { event: 0, choice: None }) };
 }
 
 /// A failure and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct HistoryFailure {
     pub seed: u64,
-    pub place: Place,
+    pub place: HistoryPlace,
     pub why: String,
 }
 
@@ -51,7 +51,7 @@ pub struct Failure {
 pub enum Only {
     All,
     /// None but this one.
-    Cut(Place),
+    Cut(HistoryPlace),
 }
 
 /// Events that histories have gone through: a check that was never reached proves nothing.
@@ -135,14 +135,18 @@ impl Coverage {
 }
 
 /// Runs the history of a scenario and its cuts.
-pub fn run(scenario: &Scenario, only: Only, coverage: &mut Coverage) -> Result<(), Failure> {
+pub fn run(scenario: &Scenario, only: Only, coverage: &mut Coverage) -> Result<(), HistoryFailure> {
     guarded(scenario.seed, || {
         History::start(scenario)?.run(only, coverage)
     })
 }
 
 /// Runs the history of a seed on a failing disk.
-pub fn run_faulty(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(), Failure> {
+pub fn run_faulty(
+    seed: u64,
+    commit: CommitMode,
+    coverage: &mut Coverage,
+) -> Result<(), HistoryFailure> {
     guarded(seed, || faults::run(seed, commit, coverage))
 }
 
@@ -151,12 +155,12 @@ pub fn run_lost_write(
     seed: u64,
     commit: CommitMode,
     coverage: &mut Coverage,
-) -> Result<(), Failure> {
+) -> Result<(), HistoryFailure> {
     guarded(seed, || faults::run_lost_write(seed, commit, coverage))
 }
 
-fn guarded(seed: u64, work: impl FnOnce() -> Result<(), String>) -> Result<(), Failure> {
-    PLACE.set(Place::default());
+fn guarded(seed: u64, work: impl FnOnce() -> Result<(), String>) -> Result<(), HistoryFailure> {
+    PLACE.set(HistoryPlace::default());
     let why = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(why)) => why,
@@ -168,7 +172,7 @@ fn guarded(seed: u64, work: impl FnOnce() -> Result<(), String>) -> Result<(), F
             format!("panic: {}", text.unwrap_or("of unknown kind"))
         }
     };
-    Err(Failure {
+    Err(HistoryFailure {
         seed,
         place: PLACE.get(),
         why,

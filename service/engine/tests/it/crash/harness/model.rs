@@ -52,7 +52,7 @@ pub enum Crash {
 
 /// A get that is not answered yet.
 #[derive(Clone, Debug)]
-struct Reading {
+struct PendingGet {
     id: u64,
     /// The values the id has had since the get was submitted.
     seen: Vec<Option<Value>>,
@@ -72,7 +72,7 @@ pub struct Model {
     /// Submitted, not answered; or answered so that they may be on the disk. Beside them: changes
     /// answered when they were.
     pending: BTreeMap<u64, (u64, Vec<Change>)>,
-    readings: BTreeMap<u64, Reading>,
+    readings: BTreeMap<u64, PendingGet>,
     /// Lumps of deletes of many that have failed.
     in_part: BTreeSet<u64>,
     /// Changes that have failed and may be on the disk.
@@ -107,7 +107,7 @@ impl Model {
 
     pub fn reading(&mut self, request: u64, id: u64) {
         let seen = vec![self.now.get(&id).cloned()];
-        self.readings.insert(request, Reading { id, seen });
+        self.readings.insert(request, PendingGet { id, seen });
     }
 
     /// The change was refused and is on no disk.
@@ -160,7 +160,7 @@ impl Model {
 
     /// A get was answered: the id must have had this value since it was submitted.
     pub fn was_read(&mut self, request: u64, found: Option<&[u8]>) -> Result<(), String> {
-        let Some(Reading { id, seen }) = self.readings.remove(&request) else {
+        let Some(PendingGet { id, seen }) = self.readings.remove(&request) else {
             return Err(format!("get {request} was answered twice"));
         };
         let is_part = found.is_none() && self.may_be_gone(id);

@@ -27,7 +27,7 @@ const PATIENCE_STEP_NS: u64 = 500_000_000;
 
 /// Subject of a request.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum RequestSubject {
     Change,
     Get,
     /// Changes answered when it was submitted.
@@ -35,7 +35,7 @@ enum Asked {
 }
 
 /// The result of a request.
-enum Outcome {
+enum RequestOutcome {
     Put(Result<PutOutcome, Error>),
     Delete(Result<DeleteOutcome, Error>),
     DeleteRange(Result<DeleteRangeOutcome, Error>),
@@ -74,11 +74,11 @@ pub struct Session {
     pub driver: Driver,
     pub model: Model,
     pub strictness: Strictness,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, RequestSubject>,
     coming: Vec<Coming>,
     /// Requests so far.
     pub requests: u64,
-    answers: Arc<Mutex<Vec<(u64, Outcome)>>>,
+    answers: Arc<Mutex<Vec<(u64, RequestOutcome)>>>,
     /// Lumps that [`read_all`](Session::read_all) found damaged.
     pub damaged: BTreeSet<u64>,
     /// Every version an id has ever had, for disks that lie.
@@ -129,8 +129,8 @@ impl Session {
 
     fn on_done<T: 'static>(
         &mut self,
-        asked: Asked,
-        outcome: impl FnOnce(Result<T, Error>) -> Outcome + Send + 'static,
+        asked: RequestSubject,
+        outcome: impl FnOnce(Result<T, Error>) -> RequestOutcome + Send + 'static,
     ) -> OnDone<T> {
         let request = self.requests;
         self.asked.insert(request, asked);
@@ -191,7 +191,7 @@ impl Session {
         if options.condition == PutCondition::IfAbsent {
             self.model.reading(self.requests, id);
         }
-        let on_done = self.on_done(Asked::Change, Outcome::Put);
+        let on_done = self.on_done(RequestSubject::Change, RequestOutcome::Put);
         let accepted =
             self.store
                 .submit_put_with(self.ctx(), LumpId(id.into()), buf, options, on_done);
@@ -230,7 +230,7 @@ impl Session {
             self.versions.entry(id).or_default().push(Arc::clone(value));
         }
         self.model.submitted(self.requests, changes);
-        let on_done = self.on_done(Asked::Change, Outcome::Put);
+        let on_done = self.on_done(RequestSubject::Change, RequestOutcome::Put);
         let accepted = self
             .store
             .submit_put_group(self.ctx(), group, durability, on_done);
@@ -300,7 +300,7 @@ impl Session {
         let ids = id..id + 1;
         self.model
             .submitted(self.requests, vec![Change { ids, value: None }]);
-        let on_done = self.on_done(Asked::Change, Outcome::Delete);
+        let on_done = self.on_done(RequestSubject::Change, RequestOutcome::Delete);
         let id = LumpId(id.into());
         let accepted = self
             .store
@@ -313,7 +313,7 @@ impl Session {
         let (start, end) = (LumpId(ids.start.into()), LumpId(ids.end.into()));
         self.model
             .submitted(self.requests, vec![Change { ids, value: None }]);
-        let on_done = self.on_done(Asked::Change, Outcome::DeleteRange);
+        let on_done = self.on_done(RequestSubject::Change, RequestOutcome::DeleteRange);
         let accepted = self
             .store
             .submit_delete_range(self.ctx(), start, end, durability, on_done);
@@ -327,7 +327,7 @@ impl Session {
             value: None,
         });
         self.model.submitted(self.requests, changes.collect());
-        let on_done = self.on_done(Asked::Change, Outcome::DeleteMany);
+        let on_done = self.on_done(RequestSubject::Change, RequestOutcome::DeleteMany);
         let ids = ids.iter().map(|id| LumpId((*id).into())).collect();
         let accepted = self
             .store
@@ -338,7 +338,7 @@ impl Session {
     pub fn get(&mut self, id: u64) -> Result<(), String> {
         let _time = virtual_time(self.disk.now_ns());
         self.model.reading(self.requests, id);
-        let on_done = self.on_done(Asked::Get, Outcome::Get);
+        let on_done = self.on_done(RequestSubject::Get, RequestOutcome::Get);
         let accepted = self
             .store
             .submit_get(self.ctx(), LumpId(id.into()), on_done);
@@ -347,7 +347,10 @@ impl Session {
 
     pub fn sync(&mut self) -> Result<(), String> {
         let _time = virtual_time(self.disk.now_ns());
-        let on_done = self.on_done(Asked::Sync(self.model.answered()), Outcome::Sync);
+        let on_done = self.on_done(
+            RequestSubject::Sync(self.model.answered()),
+            RequestOutcome::Sync,
+        );
         let accepted = self.store.submit_sync(on_done);
         self.submitted(accepted)
     }
@@ -493,7 +496,7 @@ impl Session {
     fn check_answer(
         &mut self,
         request: u64,
-        outcome: Outcome,
+        outcome: RequestOutcome,
         coverage: &mut Coverage,
     ) -> Result<(), String> {
         let asked = self
@@ -502,8 +505,8 @@ impl Session {
             .ok_or_else(|| format!("request {request} was answered twice"))?;
         coverage.requests += 1;
         match outcome {
-            Outcome::Put(Ok(put)) => self.was_put(request, put, coverage),
-            Outcome::Delete(Ok(DeleteOutcome {
+            RequestOutcome::Put(Ok(put)) => self.was_put(request, put, coverage),
+            RequestOutcome::Delete(Ok(DeleteOutcome {
                 existed,
                 durability,
             })) => {
@@ -511,7 +514,7 @@ impl Session {
                 let before = self.changed(request, durability, coverage)?;
                 self.expect(request, "existed", &[u64::from(existed)], &before)
             }
-            Outcome::DeleteRange(Ok(DeleteRangeOutcome {
+            RequestOutcome::DeleteRange(Ok(DeleteRangeOutcome {
                 deleted,
                 durability,
             })) => {
@@ -519,7 +522,7 @@ impl Session {
                 let before = self.changed(request, durability, coverage)?;
                 self.expect(request, "deleted", &[deleted], &before)
             }
-            Outcome::DeleteMany(Ok(DeleteManyOutcome {
+            RequestOutcome::DeleteMany(Ok(DeleteManyOutcome {
                 existed,
                 durability,
             })) => {
@@ -528,7 +531,7 @@ impl Session {
                 let existed: Vec<u64> = existed.into_iter().map(u64::from).collect();
                 self.expect(request, "existed", &existed, &before)
             }
-            Outcome::Put(Err(Error::AlreadyExists { .. })) => {
+            RequestOutcome::Put(Err(Error::AlreadyExists { .. })) => {
                 coverage.already_there += 1;
                 self.model.refused(request);
                 match self.strictness {
@@ -536,28 +539,28 @@ impl Session {
                     _ => self.model.was_there(request),
                 }
             }
-            Outcome::Get(Ok(lump)) => {
+            RequestOutcome::Get(Ok(lump)) => {
                 coverage.gets += 1;
                 coverage.note_bytes(&lump);
                 self.check_known_get(request, Some(&lump))
             }
-            Outcome::Get(Err(Error::NotFound { .. })) => {
+            RequestOutcome::Get(Err(Error::NotFound { .. })) => {
                 coverage.gets += 1;
                 self.check_known_get(request, None)
             }
-            Outcome::Sync(Ok(())) => {
+            RequestOutcome::Sync(Ok(())) => {
                 coverage.syncs += 1;
-                if let Asked::Sync(answered) = asked {
+                if let RequestSubject::Sync(answered) = asked {
                     self.model.certain(answered);
                 }
                 Ok(())
             }
-            Outcome::Put(Err(error))
-            | Outcome::Delete(Err(error))
-            | Outcome::DeleteRange(Err(error))
-            | Outcome::DeleteMany(Err(error))
-            | Outcome::Get(Err(error))
-            | Outcome::Sync(Err(error)) => self.check_error(request, &error, coverage),
+            RequestOutcome::Put(Err(error))
+            | RequestOutcome::Delete(Err(error))
+            | RequestOutcome::DeleteRange(Err(error))
+            | RequestOutcome::DeleteMany(Err(error))
+            | RequestOutcome::Get(Err(error))
+            | RequestOutcome::Sync(Err(error)) => self.check_error(request, &error, coverage),
         }
     }
 
