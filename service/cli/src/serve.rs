@@ -34,7 +34,6 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     if args.check_config {
         return check(args, Vec::new());
     }
-    let root_is_fine = args.root_is_fine;
     let config = args.resolve()?;
     logs::start(config.log_format, &config.log)?;
     for variable in variables::unknown(&crate::commands()) {
@@ -48,7 +47,7 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
         .thread_name("lumpscope-rpc")
         .build()
         .map_err(system("start the runtime"))?;
-    let result = runtime.block_on(serve(config, root_is_fine));
+    let result = runtime.block_on(serve(config));
     match &result {
         // What is still under way may take any time: it is what was not to be waited for.
         Err(error) if error.is::<CutOff>() => runtime.shutdown_background(),
@@ -84,7 +83,7 @@ pub(super) fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<Exi
     })
 }
 
-async fn serve(config: ServeConfig, root_is_fine: bool) -> Result<()> {
+async fn serve(config: ServeConfig) -> Result<()> {
     // Before a secret is read, and again when the user has changed.
     privileges::hide().map_err(ServerError::from)?;
     // Before the ready line: whoever reads it may send a signal at once.
@@ -93,7 +92,6 @@ async fn serve(config: ServeConfig, root_is_fine: bool) -> Result<()> {
         interrupt: listen(SignalKind::interrupt())?,
     };
     let hangup = listen(SignalKind::hangup())?;
-    let give_up = move |config: &_, observer: &_| give_up(config, observer, root_is_fine);
     let service = tokio::select! {
         service = Service::start_with(config, Some(lumpscope_s3::serve), give_up) => service?,
         () = stop.asked() => return Ok(()),
@@ -144,11 +142,7 @@ async fn serve(config: ServeConfig, root_is_fine: bool) -> Result<()> {
 }
 
 /// The stores are open and the probes attached: nothing more needs rights.
-fn give_up(
-    config: &ServeConfig,
-    observer: &Observer,
-    root_is_fine: bool,
-) -> Result<(), ServerError> {
+fn give_up(config: &ServeConfig, observer: &Observer) -> Result<(), ServerError> {
     if config.keep_privileges {
         let held = privileges::held().capabilities;
         warn!(held = held.join(" "), "all privileges are kept");
@@ -169,8 +163,10 @@ fn give_up(
     }
     let held = privileges::give_up(config.user.as_deref(), observing, &reach)?;
     privileges::hide()?;
-    if held.uid == 0 && !root_is_fine {
+    if held.uid == 0 {
+        // A target of its own: who serves for a moment can leave it out.
         warn!(
+            target: "lumpscope::root",
             "this service runs as root: if compromised, it can read and write every file on this machine; \
              name a user (--user lumpscope, or User= in the systemd unit)"
         );

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use harness::scenario::Scenario;
-use harness::{Coverage, Failure, Only, Place, run, run_faulty, run_lost_write};
+use harness::{Coverage, HistoryFailure, HistoryPlace, Only, run, run_faulty, run_lost_write};
 use lumpscope_engine::CommitMode;
 use lumpscope_engine::device::WriteCache;
 
@@ -90,7 +90,7 @@ impl Args {
 
     fn only(&self) -> Only {
         match self.event {
-            Some(event) => Only::Cut(Place {
+            Some(event) => Only::Cut(HistoryPlace {
                 event,
                 choice: self.choice,
             }),
@@ -149,7 +149,11 @@ fn main() -> ExitCode {
 }
 
 /// Runs the histories of a seed; a failure comes with the option that repeats it.
-fn one(args: &Args, seed: u64, coverage: &mut Coverage) -> Result<(), (Failure, &'static str)> {
+fn one(
+    args: &Args,
+    seed: u64,
+    coverage: &mut Coverage,
+) -> Result<(), (HistoryFailure, &'static str)> {
     let scenario = args.scenario(seed);
     let also = args.event.is_none() && seed.is_multiple_of(FAULTY_EVERY);
     if !args.faulty && !args.lost {
@@ -193,8 +197,8 @@ fn summary(coverage: &Coverage, first: u64, end: u64, elapsed: Duration) {
     );
 }
 
-fn report(failure: &Failure, how: &str) {
-    let Failure { seed, place, why } = failure;
+fn report(failure: &HistoryFailure, how: &str) {
+    let HistoryFailure { seed, place, why } = failure;
     println!("\nFAILED: {why}");
     println!("the store: {}", Scenario::new(*seed).describe());
     let what = match place.choice {

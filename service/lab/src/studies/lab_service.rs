@@ -132,7 +132,8 @@ fn serve(options: &LabArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result
     }
     step("serves them; Ctrl-C ends it and removes the disks".to_owned());
     let mut command = lab.command(exe);
-    command.args(["serve", "--root-is-fine"]);
+    // That it stays root harms nobody: its stores go with it.
+    command.args(["serve", "--log", "info,lumpscope::root=off"]);
     for store in lab.stores() {
         let mut name = OsString::from(format!("{}=", store.name));
         name.push(&store.store_path);
@@ -191,7 +192,7 @@ fn pass_on(stdout: impl Read + Send + 'static) -> JoinHandle<()> {
             let _ = writeln!(io::stdout(), "{line}");
             if let Some((grpc, page)) = addresses(&line) {
                 step(format!("page: http://{page}/"));
-                step(format!("try next:\n{}", next(grpc)));
+                next(grpc).into_iter().for_each(step);
             }
         }
     })
@@ -204,16 +205,14 @@ fn addresses(line: &str) -> Option<(&str, &str)> {
     Some((of("grpc=")?, of("metrics=")?))
 }
 
-/// Commands that use the stores, a line each.
-fn next(grpc: &str) -> String {
+/// Commands that use the stores.
+fn next(grpc: &str) -> [String; 3] {
     let server = match grpc {
         "127.0.0.1:50051" => String::new(),
         other => format!(" --server http://{other}"),
     };
-    let commands = ["load", "top", "explain --slowest 5"];
-    commands
-        .map(|command| format!("  lumpscope {command}{server}"))
-        .join("\n")
+    ["load", "top", "explain --slowest 5"]
+        .map(|command| format!("try `lumpscope {command}{server}`"))
 }
 
 fn format(
@@ -264,10 +263,11 @@ mod tests {
 
     #[test]
     fn commands_name_the_server_where_it_is_elsewhere() {
-        let usual = "  lumpscope load\n  lumpscope top\n  lumpscope explain --slowest 5";
-        assert_eq!(next("127.0.0.1:50051"), usual);
-        let other = next("[::1]:50051");
-        assert!(other.ends_with("\n  lumpscope explain --slowest 5 --server http://[::1]:50051"));
+        let [load, top, _] = next("127.0.0.1:50051");
+        assert_eq!([load, top], ["try `lumpscope load`", "try `lumpscope top`"]);
+        let [.., explain] = next("[::1]:50051");
+        let other = "try `lumpscope explain --slowest 5 --server http://[::1]:50051`";
+        assert_eq!(explain, other);
     }
 
     #[test]

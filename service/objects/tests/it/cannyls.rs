@@ -18,7 +18,7 @@ use lumpscope_engine::{LumpId, LumpRange, Store};
 use lumpscope_objects::{
     CommitInfo, Condition, ETag, ListEntry, ListQuery, ObjectInfo, Objects, PartCommit, PutInfo,
 };
-use peer::{Canny, Peer};
+use peer::{Canny, CannylsImage};
 
 const ROUNDS: u64 = 6;
 /// Ids of its own lumps are below; all fit one 1/5 of the ring together with the records.
@@ -76,7 +76,7 @@ async fn change(objects: &Objects, random: &mut Random, round: u64) {
 }
 
 /// The original reads everything, and leaves everything of ours alone.
-fn turn(peer: &Peer, ours: &BTreeMap<u128, Vec<u8>>, random: &mut Random) {
+fn turn(peer: &CannylsImage, ours: &BTreeMap<u128, Vec<u8>>, random: &mut Random) {
     let mut store = peer.open();
     let check = |store: &mut Canny| {
         let ids: Vec<u128> = store.list().iter().map(|id| id.as_u128()).collect();
@@ -137,7 +137,7 @@ fn objects_survive_the_original_engine() {
         let (before, ours) = (all(&objects), lumps(&store));
         close(objects, store);
 
-        let peer = Peer::new(disk.bytes(0..disk.size()));
+        let peer = CannylsImage::new(disk.bytes(0..disk.size()));
         turn(&peer, &ours, &mut random);
 
         disk = SimDisk::new(&peer.image(), SimOptions::default());

@@ -10,10 +10,10 @@ mod objects;
 mod put_stream;
 mod s3;
 
-use lumpscope_engine_fuzz::{Target, target};
+use lumpscope_engine_fuzz::{FuzzTarget, target};
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
+pub const TARGETS: &[FuzzTarget] = &[
     target("put_stream", put_stream::put_stream, 20_000),
     target("config", files::config, 5_000),
     target("tokens", files::tokens, 5_000),

@@ -21,9 +21,6 @@ pub struct ServeArgs {
     /// TOML file of these settings, by their keys
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Do not warn of a service that stays root: its stores and its use end with it
-    #[arg(long, hide = true)]
-    pub root_is_fine: bool,
     #[command(flatten)]
     given: Given,
 }

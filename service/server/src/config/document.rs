@@ -28,8 +28,7 @@ pub struct Setting {
 #[must_use]
 pub fn settings() -> Vec<Setting> {
     let command = ServeArgs::augment_args(Command::new("serve"));
-    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    shown.filter_map(setting).collect()
+    command.get_arguments().filter_map(setting).collect()
 }
 
 /// All settings as rows of a table.
