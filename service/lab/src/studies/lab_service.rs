@@ -32,6 +32,8 @@ const BESIDE_BYTES: u64 = 400 * MIB;
 const MIN_DISK_BYTES: u64 = 512 * MIB;
 /// Bytes that the two file systems write for themselves when they are made.
 const FILE_SYSTEMS_BYTES: u64 = 2 * 160 * MIB;
+/// The setting of what the service logs, as a variable.
+const LOG: &str = "LUMPSCOPE_LOG";
 /// How often is looked whether the service has ended or a signal has come.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -132,8 +134,11 @@ fn serve(options: &LabArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result
     }
     step("serves them; Ctrl-C ends it and removes the disks".to_owned());
     let mut command = lab.command(exe);
-    // That it stays root harms nobody: its stores go with it.
-    command.args(["serve", "--log", "info,lumpscope::root=off"]);
+    command.arg("serve");
+    // That it stays root harms nobody: its stores go with it. Who says what to log is obeyed.
+    if std::env::var_os(LOG).is_none() {
+        command.env(LOG, "info,lumpscope::root=off");
+    }
     for store in lab.stores() {
         let mut name = OsString::from(format!("{}=", store.name));
         name.push(&store.store_path);
