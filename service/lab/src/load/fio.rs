@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::measured::{Latency, Measured};
 use crate::failure::peer_failed;
-use crate::process::Interrupt;
+use crate::process::{Interrupt, in_path};
 
 /// Name of the program.
 const PROGRAM: &str = "fio";
@@ -91,10 +91,7 @@ impl Spread {
 
 impl Fio {
     pub(crate) fn find() -> Result<Fio, String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(PROGRAM))
-            .find(|file| file.is_file())
+        in_path(PROGRAM)
             .map(Fio)
             .ok_or_else(|| "fio is not in PATH: install the package fio".to_owned())
     }

@@ -136,7 +136,7 @@ impl MixCounts {
         format!("{} requests/s, {bytes}/s{latency}{wrong}", all.requests)
     }
 
-    /// What went wrong, each behind a comma.
+    /// Failures and wrong bytes, each behind a comma.
     fn failures(&self) -> String {
         let kinds = [
             (self.all().errors, "failed"),

@@ -1,4 +1,4 @@
-//! Children that end with us.
+//! Programs that are started, and children that end with us.
 #![expect(unsafe_code, reason = "code between fork and exec")]
 
 use std::env;
@@ -7,11 +7,36 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::Arc;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A child that is killed and reaped when nobody waits for it any more.
+pub(crate) struct ChildGuard(pub(crate) Child);
+
+impl ChildGuard {
+    pub(super) fn end(&mut self) {
+        // Already ended: both calls fail, and that is what was wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A program of this name in `PATH`.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut files = env::split_paths(&path).map(|folder| folder.join(name));
+    files.find(|file| file.is_file())
+}
 
 /// Makes the kernel kill the command's process (`SIGKILL`) when the thread that starts it ends,
 /// and starts it in the given mount namespace, in the present working directory.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::tie_to_parent;
+use super::{ChildGuard, tie_to_parent};
 use crate::failure::{Interrupted, cannot_do, peer_failed};
 
 /// Pause between two looks at a child.
@@ -24,23 +24,6 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Set by the first signal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
-
-/// A child that is killed and reaped when nobody waits for it any more.
-struct ChildGuard(Child);
-
-impl ChildGuard {
-    fn end(&mut self) {
-        // Already ended: both calls fail, and that is what was wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for ChildGuard {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
 
 /// A child that has ended: its status and output.
 #[derive(Debug)]

@@ -5,5 +5,6 @@ mod interrupt;
 mod server;
 
 pub use child::tie_to_parent;
+pub(crate) use child::{ChildGuard, in_path};
 pub(crate) use interrupt::Interrupt;
 pub(crate) use server::{SERVICE, Server, TICKS_PER_SECOND, cpu_seconds, serve};

@@ -303,7 +303,13 @@ fn an_object_of_each_peer_is_counted_in_block_requests() {
             let cost = cost(who, what);
             assert_eq!(cost["complete"], true, "{cost}");
             let (objects, bytes) = (&cost["objects"], &cost["all"][moved]);
-            let least = objects.as_u64().expect("a number") * (64 << 10);
+            let objects = objects.as_u64().expect("a number");
+            // An object that is got again is in BlueStore's own memory.
+            let again = match (who, what) {
+                ("bluestore", "get") => objects / 4,
+                _ => 0,
+            };
+            let least = (objects - again) * (64 << 10);
             assert!(bytes.as_u64() >= Some(least), "{cost}");
             assert!(
                 cost["modelled_ns"].as_u64() > cost["transfer_ns"].as_u64(),

@@ -140,7 +140,7 @@ impl Put {
     }
 }
 
-/// What a put needs in a run (FORMAT.md section 8.2), and the link that ties it to one.
+/// The needs of a put in a run (FORMAT.md section 8.2), and the link that ties it to one.
 impl Put {
     /// Blocks that it needs in a run; `None`: it is not for one.
     pub(in crate::owner) fn blocks_in_run(&self) -> Option<BlockCount> {

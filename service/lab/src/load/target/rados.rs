@@ -9,7 +9,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use super::files::blocking;
 use super::memory::Home;
 use super::{Answer, Failure, Region, StoreClient};
 
-/// What Debian's librados2 installs.
+/// The library, as Debian's librados2 installs it.
 const LIBRARY: &str = "librados.so.2";
 /// Largest object that is read, in bytes.
 const MAX_OBJECT: usize = 16 << 20;
@@ -39,8 +39,8 @@ struct Pool {
     write_full: unsafe extern "C" fn(Handle, *const c_char, *const c_char, usize) -> c_int,
     read: unsafe extern "C" fn(Handle, *const c_char, *mut c_char, usize, u64) -> c_int,
     remove: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
-    pool: Ended,
-    _cluster: Ended,
+    pool: OwnedHandle,
+    _cluster: OwnedHandle,
     /// Objects that were put: the pool is ours alone.
     ids: Mutex<BTreeSet<u128>>,
     // Unloaded last.
@@ -48,14 +48,14 @@ struct Pool {
 }
 
 /// A handle that is ended when dropped.
-struct Ended(Handle, End);
+struct OwnedHandle(Handle, End);
 
 // SAFETY: librados allows calls on one handle from every thread.
-unsafe impl Send for Ended {}
+unsafe impl Send for OwnedHandle {}
 // SAFETY: librados allows several calls on one handle at a time.
-unsafe impl Sync for Ended {}
+unsafe impl Sync for OwnedHandle {}
 
-impl Drop for Ended {
+impl Drop for OwnedHandle {
     fn drop(&mut self) {
         // SAFETY: the handle is open, and this function ends its kind.
         unsafe { (self.1)(self.0) }
@@ -102,7 +102,7 @@ impl RadosPool {
         // SAFETY: the strings live as long as the call, and the handle is written.
         let made = unsafe { create(&raw mut handle, ceph.as_ptr(), user.as_ptr(), 0) };
         checked(made).map_err(|error| failed("rados_create2", error))?;
-        let cluster = Ended(handle, function(&library, "rados_shutdown")?);
+        let cluster = OwnedHandle(handle, function(&library, "rados_shutdown")?);
         // SAFETY: the handle is open, the string lives as long as the call.
         let read = unsafe { configure(cluster.0, configuration.as_ptr()) };
         checked(read).map_err(|error| failed("rados_conf_read_file", error))?;
@@ -117,7 +117,7 @@ impl RadosPool {
             write_full: function(&library, "rados_write_full")?,
             read: function(&library, "rados_read")?,
             remove: function(&library, "rados_remove")?,
-            pool: Ended(handle, function(&library, "rados_ioctx_destroy")?),
+            pool: OwnedHandle(handle, function(&library, "rados_ioctx_destroy")?),
             _cluster: cluster,
             ids: Mutex::default(),
             _library: library,
@@ -161,7 +161,7 @@ impl RadosClient {
         .await
     }
 
-    fn ids(&self) -> std::sync::MutexGuard<'_, BTreeSet<u128>> {
+    fn ids(&self) -> MutexGuard<'_, BTreeSet<u128>> {
         let ids = self.pool.0.ids.lock();
         ids.unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,17 +8,19 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::server::{Children, PeerServer, free_ports, in_path};
+use super::server::{Children, PeerServer, free_ports};
+use crate::disks::fill;
 use crate::failure::{cannot, peer_failed};
 use crate::load::runner::{RadosPool, Target};
-use crate::process::Interrupt;
+use crate::process::{Interrupt, in_path};
 
-/// What is needed of it.
+/// Programs of Ceph that are run.
 const PROGRAMS: [&str; 4] = ["ceph-osd", "ceph-mon", "monmaptool", "ceph"];
 /// How long one of its commands may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Name of the pool, and its placement groups.
 const POOL: [&str; 2] = ["lumps", "32"];
+
 /// Why it cannot be measured.
 pub(super) fn missing() -> Option<String> {
     let lacking = PROGRAMS.iter().find(|name| in_path(name).is_none())?;
@@ -51,6 +53,8 @@ pub(super) fn start(device: &Path, interrupt: &Interrupt) -> anyhow::Result<Peer
     for name in ["mon", "osd"] {
         fs::create_dir(at(name)).map_err(failed)?;
     }
+    // It takes a disk that carries its label for one that is ready.
+    fill(device, 1, &|| interrupt.check().is_err()).map_err(cannot("write", device))?;
     symlink(device, at("osd").join("block")).map_err(failed)?;
     let text = configured(folder.path(), &cluster, &monitor);
     fs::write(&configuration, text).map_err(failed)?;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -13,8 +13,7 @@ use tempfile::TempDir;
 
 use crate::failure::{PeerFailed, peer_failed};
 use crate::load::runner::{REGION, S3Bucket, Target, WeedVolumes, random_word};
-use crate::process::Interrupt;
-use crate::process::tie_to_parent;
+use crate::process::{ChildGuard, Interrupt, in_path, tie_to_parent};
 
 /// How long it may take to serve.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +41,7 @@ pub(super) struct Kind {
     ready: fn(&Serving<'_>) -> Result<Target, String>,
 }
 
-/// What a server is told.
+/// Ports, folder and keys of a server that is to be started.
 struct Serving<'a> {
     /// Ports of loopback that were free: first the one that clients ask.
     ports: [u16; PORTS],
@@ -150,14 +149,13 @@ pub(super) static WEED_S3: Kind = Kind {
         fs::write(&keys, json!({"identities": [identity]}).to_string())?;
         command.args(["-filer", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0"]);
         command.arg(format!("-s3.config={}", keys.display()));
-        for (name, port) in [
+        let ports = [
             ("s3.port", s3),
             ("s3.port.grpc", s3_grpc),
             ("filer.port", filer),
             ("filer.port.grpc", filer_grpc),
-        ] {
-            command.arg(format!("-{name}={port}"));
-        }
+        ];
+        command.args(ports.map(port_argument));
         Ok(())
     },
     // Everything in buckets with fsync: what it is told by `fs.configure` of its shell.
@@ -193,14 +191,13 @@ impl Serving<'_> {
         command.args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]);
         command.arg("-master.telemetry=false");
         command.arg(format!("-dir={}", self.data()?.display()));
-        for (name, port) in [
+        let ports = [
             ("master.port", master),
             ("master.port.grpc", master_grpc),
             ("volume.port", volume),
             ("volume.port.grpc", volume_grpc),
-        ] {
-            command.arg(format!("-{name}={port}"));
-        }
+        ];
+        command.args(ports.map(port_argument));
         Ok(())
     }
 
@@ -227,9 +224,14 @@ pub(super) struct PeerServer {
     pub(super) _folder: TempDir,
 }
 
-/// Processes, killed and reaped when dropped: the last that was started first.
+/// Processes that end when they are dropped: what they stored goes, so nothing need be in order.
 #[derive(Default)]
-pub(super) struct Children(Vec<Child>);
+pub(super) struct Children(Vec<ChildGuard>);
+
+/// A port as SeaweedFS is told of it.
+fn port_argument((name, port): (&str, u16)) -> String {
+    format!("-{name}={port}")
+}
 
 /// A program that is there.
 #[derive(Debug)]
@@ -265,18 +267,18 @@ impl Children {
         command.stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         tie_to_parent(&mut command, None);
-        self.0.push(command.spawn()?);
+        self.0.push(ChildGuard(command.spawn()?));
         Ok(())
     }
 
     /// One of them has ended.
     fn ended(&mut self) -> bool {
         let mut children = self.0.iter_mut();
-        children.any(|child| !matches!(child.try_wait(), Ok(None)))
+        children.any(|child| !matches!(child.0.try_wait(), Ok(None)))
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(Child::id)
+        self.0.iter().map(|child| child.0.id())
     }
 
     /// Asks until the answer is there, one of them has ended, or nothing has come of it for long.
@@ -350,13 +352,6 @@ impl PeerServer {
     }
 }
 
-/// A program of this name in `PATH`.
-pub(super) fn in_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
-    files.find(|file| file.is_file())
-}
-
 /// Ports of loopback that nobody uses now.
 pub(super) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut listeners = Vec::new();
@@ -367,14 +362,4 @@ pub(super) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
         listeners.push(listener);
     }
     Ok(ports)
-}
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for child in self.0.iter_mut().rev() {
-            // Both fail only when it has ended already. What it stored goes: nothing need be in order.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }

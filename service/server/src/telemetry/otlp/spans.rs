@@ -301,7 +301,7 @@ fn number(key: &'static str, value: u64) -> KeyValue {
     KeyValue::new(key, signed(value))
 }
 
-/// What is said of the other end of a connection.
+/// Attributes of the other end of a connection.
 fn client(peer: Peer) -> Vec<KeyValue> {
     match peer {
         Peer::Tcp(client) => vec![
