@@ -99,7 +99,7 @@ fn traced_requests_are_told_once_their_block_requests_are_known() {
     apply(
         &mut it,
         vec![
-            declared(1, &[1], Op::Write, 0, 4096, 90),
+            declared(1, &[1, 2], Op::Write, 0, 4096, 90),
             Input::Ended(EndedRequest {
                 trace: Some(trace),
                 ..plain
@@ -114,6 +114,11 @@ fn traced_requests_are_told_once_their_block_requests_are_known() {
     let told = watch.take();
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].trace, told[0].block_requests), (Some(trace), 1));
+    assert_eq!(told[0].blocks[0].sharers[..], [1, 2]);
+    // As many may have shared it as share a commit: they are not kept.
+    let kept = it.explain(1).expect("it is kept");
+    let block = &kept.blocks[0];
+    assert!(block.shared && block.sharers.is_empty());
 }
 
 #[test]
