@@ -187,7 +187,7 @@ impl Call {
         let document = self.receive().await?;
         // The checksums of an upload that is completed are those of the object.
         if self.key.is_empty() || *method == Method::PUT {
-            let mut checks = Checks::of(&self.headers, S3Etag::Crc)?;
+            let mut checks = Checks::of(&self.headers, S3Etag::Auto)?;
             checks.update(&document);
             let trailers = self.trailers.take();
             checks.finish(trailers.and_then(|trailers| trailers.take()).as_ref())?;

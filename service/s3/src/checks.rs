@@ -83,7 +83,8 @@ impl Checks {
             })
             .collect();
         let has = |kind: &str| wanted.contains(&kind);
-        let with_md5 = etag == S3Etag::Md5 || content_md5.is_some();
+        let summed = !announced.is_empty() || !behind.is_empty();
+        let with_md5 = etag == S3Etag::Md5 || content_md5.is_some() || !summed;
         let others = ChecksumHasher {
             crc32: has(KINDS[0]).then(Crc32::new),
             // Kept with every object.
@@ -341,16 +342,22 @@ mod tests {
 
     #[test]
     fn an_etag_without_md5_is_made_of_crcs() {
-        let without = check_with(S3Etag::Crc, &[], &[]).unwrap();
+        let of = |setting, headers: &[_], behind: &[_]| {
+            let checked = check_with(setting, headers, behind).unwrap();
+            assert_eq!(checked.checksum.checksum_crc64nvme, None);
+            checked.etag.to_string()
+        };
         // The check values of CRC-64/NVME and CRC32C, and the length.
-        assert_eq!(
-            without.etag.to_string(),
-            "ae8b14860a799888e306928300000009-1"
-        );
-        assert_eq!(without.checksum.checksum_crc64nvme, None);
-        assert!(without.attributes.is_empty());
-        let md5 = "JfnnlDI7RTiF9RgfG2JNCw==";
-        let with = check_with(S3Etag::Crc, &[("content-md5", md5)], &[]).unwrap();
-        assert_eq!(with.etag.to_string(), "25f9e794323b453885f5181f1b624d0b");
+        let crcs = "ae8b14860a799888e306928300000009-1";
+        let crc32c = ("x-amz-checksum-crc32c", "4waSgw==");
+        assert_eq!(of(S3Etag::Auto, &[crc32c], &[]), crcs);
+        let announced = ("x-amz-trailer", crc32c.0);
+        assert_eq!(of(S3Etag::Auto, &[announced], &[crc32c]), crcs);
+        // A client that sends none can check its body by the MD5 alone.
+        let digest = "25f9e794323b453885f5181f1b624d0b";
+        let md5 = ("content-md5", "JfnnlDI7RTiF9RgfG2JNCw==");
+        assert_eq!(of(S3Etag::Auto, &[], &[]), digest);
+        assert_eq!(of(S3Etag::Auto, &[md5, crc32c], &[]), digest);
+        assert_eq!(of(S3Etag::Md5, &[crc32c], &[]), digest);
     }
 }

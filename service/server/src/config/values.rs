@@ -247,12 +247,12 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum S3Etag {
-    /// Its MD5, as most clients expect; 1.7 ms of a processor for each MiB
+    /// Its CRCs and length, if the client sends a checksum (`x-amz-checksum-*`) and no MD5, with "-1" behind them so
+    /// that nobody takes them for an MD5; otherwise its MD5
     #[default]
+    Auto,
+    /// Its MD5, always; 1.7 ms of a processor for each MiB
     Md5,
-    /// Its CRCs and length, and "-1" behind them so that it cannot be taken for an MD5; the MD5 is
-    /// computed only for clients that send one
-    Crc,
 }
 
 /// How a put becomes durable.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use base64_simd::STANDARD;
 use bytes::Bytes;
+use lumpscope_engine::crc32c;
 use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use ureq::Agent;
@@ -21,6 +23,8 @@ use super::{Answer, Failure, Region, StoreClient};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Which region is signed for makes no difference to a server of one's own.
 pub(crate) const REGION: &str = "us-east-1";
+/// Header with the CRC32C of a body: the SDKs send a checksum unless they are told not to.
+const CHECKSUM: &str = "x-amz-checksum-crc32c";
 
 /// A bucket, and who may use it.
 #[derive(Clone)]
@@ -118,7 +122,7 @@ impl S3Client {
 
 #[async_trait]
 impl StoreClient for S3Client {
-    /// Signing is part of a call: every client must do it.
+    /// The checksum and signing are part of a call: every client must do them.
     async fn put(
         &mut self,
         id: u128,
@@ -128,11 +132,12 @@ impl StoreClient for S3Client {
         self.ask(move |s3| {
             let begin = Instant::now();
             let name = name(id);
-            let url = s3
-                .bucket
-                .put_object(Some(&s3.credentials), &name)
-                .sign(PATIENCE);
-            s3.agent.put(url.as_str()).send(&body[..])?;
+            let sum = STANDARD.encode_to_string(crc32c::of(&body).to_be_bytes());
+            let mut action = s3.bucket.put_object(Some(&s3.credentials), &name);
+            action.headers_mut().insert(CHECKSUM, &sum);
+            let url = action.sign(PATIENCE);
+            let request = s3.agent.put(url.as_str()).header(CHECKSUM, &sum);
+            request.send(&body[..])?;
             Ok(Answer::since(begin, None))
         })
         .await

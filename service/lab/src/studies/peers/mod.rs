@@ -282,6 +282,11 @@ impl Bench<'_> {
         bytes.next_multiple_of(1 << 20).max(wanted)
     }
 
+    /// Bytes of a disk of the lab.
+    fn disk_bytes(&self) -> u64 {
+        2 * self.capacity() + BESIDE_BYTES
+    }
+
     fn on_device(&mut self, device: &Path) -> anyhow::Result<Data> {
         // Refuses what is in use or carries anything, before a byte is written.
         make(device, &self.sizing(), 4096, false)?;
@@ -308,7 +313,7 @@ impl Bench<'_> {
             dir: self.args.study.dir.clone(),
             expected_bytes: disks * self.capacity() + BESIDE_BYTES,
             kinds,
-            ..LabOptions::new(2 * self.capacity() + BESIDE_BYTES)
+            ..LabOptions::new(self.disk_bytes())
         })?;
         for store in lab.stores() {
             let folder = store.store_path.parent().map(Path::to_owned);
@@ -322,7 +327,7 @@ impl Bench<'_> {
             let stop = || self.interrupt.check().is_err();
             // BlueStore takes all of it, ours a part.
             let bytes = match wanted.contains(&Who::Bluestore) {
-                true => 2 * self.capacity() + BESIDE_BYTES,
+                true => self.disk_bytes(),
                 false => self.capacity(),
             };
             let filled = fill(&self.raw, bytes, &stop);
@@ -417,8 +422,8 @@ impl Bench<'_> {
                 let store = self.store(who)?;
                 on_service(self.exe, stream, &store.path, &run, interrupt)?
             }
-            Who::ServiceS3 | Who::ServiceS3Crc => {
-                let etag = if who == Who::ServiceS3 { "md5" } else { "crc" };
+            Who::ServiceS3 | Who::ServiceS3Md5 => {
+                let etag = if who == Who::ServiceS3 { "auto" } else { "md5" };
                 let store = self.store(who)?;
                 on_s3((self.exe, etag), stream, &store.path, &run, interrupt)?
             }
