@@ -283,6 +283,10 @@ pub struct ServeConfig {
     /// Filter of the log, e.g. "info" or "lumpscope=debug,warn"
     #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
     pub log: String,
+    /// Stores whose claim by another machine is replaced. No key: it is for one start.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub take_over: Vec<String>,
     /// How often the page makes frames. Not a setting: only tests change it.
     #[arg(skip)]
     #[serde(skip)]
@@ -368,6 +372,7 @@ impl Default for ServeConfig {
             s3_upload_expiry: hours(7 * 24),
             log_format: LogFormat::default(),
             log: "info".to_owned(),
+            take_over: Vec::new(),
             rhythm: Rhythm::default(),
         }
     }

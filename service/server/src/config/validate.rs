@@ -130,9 +130,12 @@ impl ServeConfig {
                 problems.0.push(ServerError::DuplicateName { name });
             }
         }
+        let is_there = |name: &String| self.stores.iter().any(|store| store.name == *name);
+        for name in self.take_over.iter().filter(|name| !is_there(name)) {
+            problems.unless(false, "take-over", name, "the name of one of the stores");
+        }
         let given = self.s3_store.clone().unwrap_or_default();
-        let is_there = self.stores.iter().any(|store| store.name == given);
-        let good = self.s3_listen.is_none() || given.is_empty() || is_there;
+        let good = self.s3_listen.is_none() || given.is_empty() || is_there(&given);
         problems.unless(good, "s3-store", given, "the name of one of the stores");
     }
 

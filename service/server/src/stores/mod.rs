@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use arc_swap::ArcSwap;
-use lumpscope_engine::Error;
+use lumpscope_engine::{Error, Machine};
 use lumpscope_observer::Observer;
 use tracing::{error, info, warn};
 
@@ -76,6 +76,7 @@ impl Stores {
             config: config.clone(),
             observer: observer.clone(),
             images: Images::default(),
+            machine: Machine::this(),
             gate,
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);
