@@ -15,7 +15,7 @@ const ID_DIGITS: usize = 32;
 /// A machine, as its claims name it.
 #[derive(Clone)]
 pub struct Machine {
-    /// Hash of `/etc/machine-id`; 0: there is none, e.g. in a container.
+    /// Hash of `/etc/machine-id`, or of another name; 0: there is none, e.g. in a container.
     pub id: u64,
     /// Hash of the boot id of the kernel, which all containers of a machine share; 0: unknown.
     pub boot: u64,
@@ -42,6 +42,15 @@ impl Machine {
             boot: hash(&text("/proc/sys/kernel/random/boot_id")),
             host: text("/proc/sys/kernel/hostname"),
             pause: Arc::new(|| std::thread::sleep(PAUSE)),
+        }
+    }
+
+    /// The machine under a name that stands for its id.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self {
+            id: hash(name),
+            ..self
         }
     }
 

@@ -126,6 +126,9 @@ pub struct ServeConfig {
     /// Refuse to start if a store cannot be opened
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_REQUIRE_ALL_STORES", action = ArgAction::Set)]
     pub require_all_stores: bool,
+    /// Name of this machine in the claims on its stores; without: by /etc/machine-id, which containers lack
+    #[arg(long, value_name = "NAME", env = "LUMPSCOPE_MACHINE")]
+    pub machine: Option<String>,
     /// Do not observe the disks
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_NO_PROBES", action = ArgAction::Set)]
     pub no_probes: bool,
@@ -327,6 +330,7 @@ impl Default for ServeConfig {
             keep_privileges: false,
             add_store_from: Vec::new(),
             require_all_stores: false,
+            machine: None,
             no_probes: false,
             probe_object: None,
             event_one_in: 1,

@@ -109,6 +109,7 @@ impl ServeConfig {
     fn drop_empty(&mut self) {
         self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
+            &mut self.machine,
             &mut self.s3_store,
             &mut self.otlp_endpoint,
             &mut self.trace_url,

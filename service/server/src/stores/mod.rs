@@ -72,11 +72,16 @@ impl Stores {
     pub fn open(config: &ServeConfig, observer: &Observer) -> Result<Self, ServerError> {
         check_distinct(&config.stores)?;
         let gate = Arc::new(ServiceGate::default());
+        let machine = Machine::this();
+        let machine = match &config.machine {
+            Some(name) => machine.named(name),
+            None => machine,
+        };
         let opener = Opener {
             config: config.clone(),
             observer: observer.clone(),
             images: Images::default(),
-            machine: Machine::this(),
+            machine,
             gate,
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);
