@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
+use lumpscope_engine::Machine;
 use lumpscope_engine::create::{self, CreateOptions, Prealloc};
 use lumpscope_units::Size;
 
@@ -79,6 +80,7 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
         bar.set_length(total);
         bar.set_position(done);
     };
+    let machine = Machine::this();
     let options = CreateOptions {
         capacity: args.capacity.map(|size| size.0),
         block_size,
@@ -87,6 +89,7 @@ pub(super) fn run(args: &FormatArgs) -> Result<ExitCode> {
         checkpoint_area: !args.no_checkpoint,
         name: args.name.as_deref(),
         force: args.force,
+        machine: Some(&machine),
         volatile: args.volatile,
         progress: Some(&progress),
     };

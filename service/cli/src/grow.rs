@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use lumpscope_engine::Machine;
 use lumpscope_engine::grow::{self, GrowOptions};
 use lumpscope_units::{Size, human};
 use serde_json::json;
@@ -40,9 +41,11 @@ pub(super) fn grow(args: &GrowArgs) -> Result<ExitCode> {
         bar.set_length(total);
         bar.set_position(done);
     };
+    let machine = Machine::this();
     let options = GrowOptions {
         capacity: args.capacity.map(|size| size.0),
         prealloc: args.prealloc.into(),
+        machine: Some(&machine),
         progress: Some(&progress),
     };
     let done = grow::grow(&args.path, &options);

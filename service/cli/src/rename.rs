@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use lumpscope_engine::Machine;
 use serde_json::json;
 
 use crate::output::{escaped, print, print_json};
@@ -28,7 +29,7 @@ pub(super) struct RenameArgs {
 /// Gives a store another name.
 pub(super) fn run(args: &RenameArgs) -> Result<ExitCode> {
     let RenameArgs { path, name, json } = args;
-    let before = lumpscope_engine::rename(path, name)?;
+    let before = lumpscope_engine::rename(path, name, Some(&Machine::this()))?;
     if *json {
         print_json(&json!({"before": before, "after": name}))?;
     } else {

@@ -10,6 +10,7 @@ use crate::format::checkpoint::{self, Area};
 use crate::format::geometry::{Geometry, RegionSizes};
 use crate::format::{Header, header, label, minfs, trailer};
 use crate::guard::{FormatError, Signature, VolatileMedium};
+use crate::machine::Machine;
 use crate::options::Layout;
 use crate::units::{BlockSize, ByteLen, ByteOffset};
 use target::CreateTarget;
@@ -47,8 +48,12 @@ pub struct CreateOptions<'a> {
     pub checkpoint_area: bool,
     /// Name of the store, to be written into the image.
     pub name: Option<&'a str>,
-    /// Overwrite what is there. Never overrules "in use", "read-only" or "too small".
+    /// Overwrite what is there. Never overrules "in use", "claimed",
+    /// "read-only" or "too small".
     pub force: bool,
+    /// The machine that formats: a store that another one has claimed is not overwritten. `None`: it
+    /// is.
+    pub machine: Option<&'a Machine>,
     /// Make it even where a reboot, or the end of a container, loses it.
     pub volatile: bool,
     /// Called with (bytes done, bytes in all) while zeros are written.
@@ -65,6 +70,7 @@ impl Default for CreateOptions<'_> {
             checkpoint_area: true,
             name: None,
             force: false,
+            machine: None,
             volatile: false,
             progress: None,
         }
@@ -136,6 +142,7 @@ fn make(
     // What --force never overrules comes first.
     let plan = CreatePlan::new(target, block_size, options)?;
     let erased = target.check_empty(options.force)?;
+    target.check_unclaimed(options.machine)?;
     let written = write::make(target, &plan, options)?;
     Ok((plan, erased, written))
 }

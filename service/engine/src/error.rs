@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::declaration::IoOp;
 use crate::format::Portion;
 use crate::format::verify::{Damage, Misfit};
 use crate::lump::LumpId;
+use crate::machine::utc;
 
 /// User of a device or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,6 +301,17 @@ pub enum Error {
         /// What it is, and what to do.
         why: String,
     },
+    /// Another machine has the store open, or did not close it. Stop it there, or open the store with
+    /// [`StoreOptions::take_over`](crate::StoreOptions::take_over).
+    #[error("{}", claimed(path, host, *since))]
+    Claimed {
+        /// Device or file, as it was given.
+        path: PathBuf,
+        /// Host name of that machine.
+        host: String,
+        /// When it opened the store, in seconds since 1970 by its clock.
+        since: u64,
+    },
     /// Another process, or a mount, holds the store.
     #[error("{path} is in use: {by}; close that first")]
     InUse {
@@ -442,6 +454,16 @@ impl Error {
             },
         }
     }
+}
+
+/// The message on another machine's claim.
+pub(crate) fn claimed(path: &Path, host: &str, since: u64) -> String {
+    format!(
+        "{} is claimed by {host} since {}: stop the service there; if that machine is gone for good, \
+         start the service here with --take-over and the name of the store",
+        path.display(),
+        utc(since)
+    )
 }
 
 /// True: an errno by which the kernel says that the medium refuses some bytes.

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::format::checkpoint::reserved_len;
 use crate::format::header::MAX_DATA_LEN;
 use crate::layout::{self, Detected, LayoutError};
+use crate::machine::Machine;
 use crate::options::{Layout, StoreOptions};
 use crate::storage::finish;
 use crate::store::Store;
@@ -29,6 +30,8 @@ pub struct GrowOptions<'a> {
     pub capacity: Option<u64>,
     /// How the new bytes of a file are had; of no meaning on a block device.
     pub prealloc: Prealloc,
+    /// The machine that claims the store meanwhile; `None`: no claim is written or obeyed.
+    pub machine: Option<&'a Machine>,
     /// Called with (bytes done, bytes in all) while zeros are written.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
@@ -91,12 +94,13 @@ pub enum GrowError {
 /// [`GrowError`].
 pub fn grow(path: &Path, options: &GrowOptions<'_>) -> Result<Grown, GrowError> {
     // What a power cut has left is made good, and every claim on the place is checked.
-    Store::open(path, StoreOptions::new("grow"))?.close()?;
-    let found = layout::detect_path(path)?;
     let one_at_a_time = StoreOptions {
         queue_depth: 1,
+        machine: options.machine.cloned(),
         ..StoreOptions::new("grow")
     };
+    Store::open(path, one_at_a_time.clone())?.close()?;
+    let found = layout::detect_path(path)?;
     let mut device = device::open(path, &one_at_a_time)?;
     let sized = device.is_block_device || found.layout == Layout::Minfs;
     let data_len = data_len(path, &found, sized.then_some(device.size), options.capacity)?;
@@ -108,7 +112,7 @@ pub fn grow(path: &Path, options: &GrowOptions<'_>) -> Result<Grown, GrowError> 
         zeros =
             (options.prealloc == Prealloc::Zero).then_some(options.progress.unwrap_or(&|_, _| ()));
     }
-    finish::grow(&mut device, data_len, zeros)?;
+    finish::grow(&mut device, &one_at_a_time, data_len, zeros)?;
     Ok(Grown {
         before: before.0,
         after: data_len.0,

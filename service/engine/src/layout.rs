@@ -220,6 +220,12 @@ pub(crate) fn uuid_in(head: &[u8]) -> Option<[u8; 16]> {
     Some(proven.header.uuid)
 }
 
+/// Header block of the store in the first bytes of a target, and what follows it.
+pub(crate) fn header_block(head: &[u8]) -> Option<&[u8]> {
+    let (_, base, _) = recognise(head).ok()?;
+    Some(at(head, base.0))
+}
+
 /// The first bytes of a device or file, fewer when it is shorter.
 pub(crate) fn read_head(file: &File) -> io::Result<Vec<u8>> {
     // O_DIRECT wants an aligned buffer; the length is the largest alignment there is.

@@ -106,6 +106,7 @@ mod health;
 pub mod inspect;
 pub mod layout;
 pub mod lump;
+mod machine;
 #[doc(hidden)]
 pub mod measure;
 mod medium;
@@ -136,6 +137,7 @@ pub use finding::{Blocks, Finding, FindingKind, Findings};
 pub use health::{FROZEN, Health, StoreState};
 pub use inspect::salvage;
 pub use lump::LumpId;
+pub use machine::Machine;
 pub use options::{
     Admission, CheckpointUse, CommitMode, ImageIdentity, IoBackendChoice, IoBackendKind, Layout,
     QueuePolicy, ReplaySummary, StoreInfo, StoreOptions, TailOutcome, UnsettledTail,

@@ -18,11 +18,13 @@ use crate::format::label;
 use crate::format::trailer::max_payload;
 use crate::medium::VolatileMedium;
 use crate::mutant::{self, Mutant};
-use crate::options::{CommitMode, ImageIdentity, IoBackendKind, StoreInfo, StoreOptions};
+use crate::options::{CommitMode, IoBackendKind, StoreInfo, StoreOptions};
 use crate::owner::finisher::Finisher;
 use crate::owner::io_table::IoTable;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, OwnerShared, Restored};
 use crate::stats::Counters;
+use crate::storage::claim::{self, HeldClaim};
+use crate::storage::headers;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
 use crate::storage::run;
@@ -38,7 +40,7 @@ impl Store {
     /// read-only.
     ///
     /// # Errors
-    /// [`Error::NotAStore`], [`Error::InUse`], [`Error::Unsupported`], [`Error::Corrupt`],
+    /// [`Error::NotAStore`], [`Error::InUse`], [`Error::Claimed`], [`Error::Unsupported`], [`Error::Corrupt`],
     /// [`Error::CorruptJournal`], [`Error::NoRoomForRepair`], [`Error::System`], [`Error::Io`].
     pub fn open(path: &Path, mut options: StoreOptions) -> Result<Self, Error> {
         options.read_only |= DeviceFacts::of(path).is_some_and(|facts| facts.read_only);
@@ -98,8 +100,8 @@ fn prepare(
     );
     let mut next_token = 1;
     let mut io = BlockingIo::new(&mut device, &pool, &mut next_token).within(options.io_timeout);
-    let recovered = match ready(&mut io, &options) {
-        Ok(recovered) => recovered,
+    let (recovered, claim) = match ready(&mut io, &options) {
+        Ok(ready) => ready,
         Err(error) => {
             if error.is_time_over() {
                 let_go(device);
@@ -134,6 +136,7 @@ fn prepare(
             scrub_mark: recovered.scrub_mark.unwrap_or_default(),
             copied: recovered.copied,
             checkpoint,
+            claim,
         },
         table,
         finisher,
@@ -182,40 +185,50 @@ fn limits(info: &StoreInfo, options: &StoreOptions) -> Limits {
     }
 }
 
-/// Reads the store, and makes it fit for use.
-fn ready(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<Recovered, Error> {
+/// Claims the store, reads it, and makes it fit for use.
+fn ready(
+    io: &mut BlockingIo<'_>,
+    options: &StoreOptions,
+) -> Result<(Recovered, Option<HeldClaim>), Error> {
+    admit(io, options)?;
+    // Before anything is read that another machine may be changing.
+    let held = claim::take(io, options)?;
+    match read_and_mend(io, options) {
+        Ok(recovered) => Ok((recovered, held)),
+        failed => claim::release(io, held, failed).map(|recovered| (recovered, held)),
+    }
+}
+
+fn read_and_mend(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<Recovered, Error> {
     let mut recovered = recover(io, options.salvage)?;
-    let named = admit(io.device(), &mut recovered, options)?;
+    let named = name(&mut recovered, options);
     if !options.read_only {
         make_good(io, &mut recovered, named)?;
     }
     Ok(recovered)
 }
 
-/// Asks whether the image is the one that is meant, and names one without a name; true: it has to be
-/// written now. In an image without a seal of ours, it is with the first seal.
-fn admit(
-    device: &Device,
-    recovered: &mut Recovered,
-    options: &StoreOptions,
-) -> Result<bool, Error> {
+/// Asks whether the image is the one that is meant.
+fn admit(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<(), Error> {
     let Some(admission) = &options.admission else {
-        return Ok(false);
+        return Ok(());
     };
-    let storage = &mut recovered.storage;
-    let image = ImageIdentity {
-        uuid: uuid::Uuid::from_bytes(storage.header.uuid),
-        name: storage.name.clone(),
-    };
-    admission(&image).map_err(|why| Error::WrongImage {
-        path: device.path.clone(),
+    admission(&headers::identity(io)?).map_err(|why| Error::WrongImage {
+        path: io.device().path.clone(),
         why,
-    })?;
-    let unnamed = image.name.is_none() && label::is_name(&options.name);
+    })
+}
+
+/// Names an image without a name; true: it has to be written now. In an image without a seal of
+/// ours, it is with the first seal.
+fn name(recovered: &mut Recovered, options: &StoreOptions) -> bool {
+    let storage = &mut recovered.storage;
+    let unnamed =
+        options.admission.is_some() && storage.name.is_none() && label::is_name(&options.name);
     if unnamed && !options.read_only {
         storage.name = Some(options.name.clone());
     }
-    Ok(unnamed && recovered.seal.is_some())
+    unnamed && recovered.seal.is_some()
 }
 
 /// Closes a device that hangs when it has answered: the kernel has memory of it until then.

@@ -9,6 +9,7 @@ use crate::facts::DeviceFacts;
 use crate::finding::Finding;
 use crate::finding::salvage::SalvageReport;
 use crate::lump::LumpId;
+use crate::machine::Machine;
 use crate::medium::VolatileMedium;
 use crate::units::ByteOffset;
 
@@ -45,6 +46,11 @@ pub struct StoreOptions {
     /// Asked before anything is written; an image without a name then gets `name`. `None`: any image is
     /// opened, and keeps the name it has.
     pub admission: Option<Admission>,
+    /// The machine that claims the image while the store is open for writing (FORMAT.md section 4.5).
+    /// `None`: no claim is written, and that of another machine keeps nobody away.
+    pub machine: Option<Machine>,
+    /// True: another machine's claim is replaced. It must be gone for good: nothing stops it.
+    pub take_over: bool,
     /// Receives a declaration of every disk I/O.
     pub io_sink: Option<Arc<dyn IoSink>>,
     /// Most data I/Os in flight at the disk, 1 to 4096. Where it has no arm, gets of more than 128
@@ -110,6 +116,8 @@ impl StoreOptions {
         Self {
             name: name.into(),
             admission: None,
+            machine: None,
+            take_over: false,
             io_sink: None,
             queue_depth: 32,
             queue_limit: 1024,

@@ -4,12 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use crate::process::Process;
+use crate::process::{Process, program};
 use lumpscope_engine::create::{CreateOptions, format};
+use lumpscope_engine::format::claim::{self, Claim};
 use lumpscope_engine::{Store, StoreOptions};
 use lumpscope_proto::v1;
 use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_server::serve::Service;
+use rustix::process::Signal;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -160,6 +162,49 @@ async fn a_service_without_any_store_that_opens_does_not_start() {
     // The one that did open was closed.
     let alone = Store::open(&good, StoreOptions::new("alone")).unwrap();
     alone.close().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_another_machine_has_claimed_is_served_when_it_is_taken_over() {
+    let dir = folder();
+    let path = store_file(dir.path(), "a", 16 * MIB, 4096, 0.05);
+    let mut image = std::fs::read(&path).unwrap();
+    let there = Claim {
+        machine: 1,
+        boot: 1,
+        nonce: 1,
+        since: 1_800_000_000,
+        host: "node-7".to_owned(),
+    };
+    claim::put_into(&mut image, Some(&there));
+    std::fs::write(&path, &image).unwrap();
+    let store = format!("a={}", path.display());
+    let serve = |more: &[&str]| {
+        let mut command = program();
+        let listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+        command.args(["serve", "--no-probes", "--store", &store]);
+        let output = command.args(listen).args(more).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = serve(&[]);
+    let words = "is claimed by node-7 since 2027-01-15 08:00 UTC: stop the service there";
+    assert!(
+        said.contains(words) && said.contains("--take-over"),
+        "{said}"
+    );
+    let said = serve(&["--take-over", "b"]);
+    assert!(said.contains("take-over: b"), "{said}");
+    assert_eq!(std::fs::read(&path).unwrap(), image);
+    let stores = [("a", path.as_path())];
+    let mut service = Process::start(dir.path(), &stores, &["--take-over", "a"]);
+    let mut client = connect(&service.grpc).await;
+    put(&mut client, "a", 1, &body(1, 1000)).await.unwrap();
+    let claimed = || claim::decode(&std::fs::read(&path).unwrap());
+    assert!(claimed().is_some_and(|own| own.nonce != there.nonce));
+    service.signal(Signal::TERM);
+    assert!(service.ended(EVENTUALLY).success());
+    assert_eq!(claimed(), None);
 }
 
 /// The kernel refuses writes beyond a file-size limit: a disk that fails, without privileges.

@@ -12,6 +12,8 @@ use super::CreateOptions;
 use crate::guard::aliases::{self, Taken, as_flags};
 use crate::guard::in_use::{DiskDevices, check_file_unused};
 use crate::guard::{self, FormatError, Signature, User, VolatileMedium};
+use crate::layout;
+use crate::machine::Machine;
 use crate::signature::samples;
 use crate::units::{ByteLen, ByteOffset};
 
@@ -283,6 +285,23 @@ impl CreateTarget {
             TargetKind::Block { .. } => self.check_samples(),
             TargetKind::File { .. } => Ok(found),
         }
+    }
+
+    /// Refuses a target with a store that a machine other than this has claimed.
+    pub(super) fn check_unclaimed(&self, this: Option<&Machine>) -> Result<(), FormatError> {
+        let head = layout::read_head(&self.file)
+            .map_err(|e| FormatError::io(&self.path, "looking for a claim", None, e))?;
+        let block = layout::header_block(&head);
+        let claim = this
+            .zip(block)
+            .and_then(|(this, it)| this.foreign_claim(it));
+        claim.map_or(Ok(()), |claim| {
+            Err(FormatError::Claimed {
+                path: self.path.clone(),
+                host: claim.host,
+                since: claim.since,
+            })
+        })
     }
 
     /// Refuses a device with bytes that no signature tells of.

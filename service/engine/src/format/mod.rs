@@ -7,6 +7,7 @@
 
 pub mod bad_places;
 pub mod checkpoint;
+pub mod claim;
 pub mod copies;
 pub mod error;
 pub mod geometry;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::User;
+use crate::error::{User, claimed};
 use crate::format::geometry::SizingError;
 use crate::medium::VolatileMedium;
 use crate::signature::{Signature, list_of};
@@ -71,6 +71,16 @@ pub enum FormatError {
         path: PathBuf,
         /// Its user.
         by: User,
+    },
+    /// Another machine has the store there open, or did not close it. Never forced.
+    #[error("{}", claimed(path, host, *since))]
+    Claimed {
+        /// Device or file, as it was given.
+        path: PathBuf,
+        /// Host name of that machine.
+        host: String,
+        /// When it opened the store, in seconds since 1970 by its clock.
+        since: u64,
     },
     /// It cannot be written. Never forced.
     #[error("{path} is read-only")]

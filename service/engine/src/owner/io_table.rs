@@ -18,6 +18,7 @@ use crate::format::Portion;
 use crate::health::{Condition, bound_ns};
 use crate::request::HeadOutcome;
 use crate::stats::Counters;
+use crate::storage::io::BlockingIo;
 use crate::units::RingPosition;
 
 /// What a write of the journal is.
@@ -206,6 +207,13 @@ impl IoTable {
             flushed: 0,
             spared: Vec::new(),
         }
+    }
+
+    /// Does what waits for its I/Os, while none is in flight.
+    pub(crate) fn when_idle<T>(&mut self, work: impl FnOnce(&mut BlockingIo<'_>) -> T) -> T {
+        let bound = Duration::from_nanos(self.bound_ns);
+        let io = BlockingIo::new(&mut self.device, &self.pool, &mut self.next_token);
+        work(&mut io.within(bound))
     }
 
     /// I/Os in flight.

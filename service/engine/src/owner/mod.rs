@@ -75,6 +75,7 @@ use crate::format::journal_header::ScrubMark;
 use crate::health::Health;
 use crate::options::StoreOptions;
 use crate::storage::Storage;
+use crate::storage::claim::{self, HeldClaim};
 use crate::storage::journal::writer::RingWrite;
 
 /// Commands taken up before the I/Os they cause are handed out.
@@ -87,6 +88,8 @@ pub(crate) struct Restored {
     /// Log offset of the journal's end in the checked copies; `None`: there are none.
     pub(crate) copied: Option<u64>,
     pub(crate) checkpoint: Checkpointer,
+    /// This machine's claim; `None`: opened without.
+    pub(crate) claim: Option<HeldClaim>,
 }
 
 /// The parts of a store that is open, and the loop that drives them.
@@ -108,6 +111,8 @@ pub(crate) struct Owner {
     ended: Vec<Completion>,
     /// Reads for requests that failed twice, until a trial read has ended.
     unread: Vec<(Tag, Option<AlignedBuf>, Error)>,
+    /// Given back at the end, unless the store has failed.
+    claim: Option<HeldClaim>,
 }
 
 impl Owner {
@@ -125,6 +130,7 @@ impl Owner {
             scrub_mark,
             copied,
             checkpoint,
+            claim,
         } = restored;
         let (gate, admission) = (Arc::clone(&shared.gate), Arc::clone(&shared.admission));
         let order = Order::new(options.queue_policy, options.max_overtakes);
@@ -142,6 +148,7 @@ impl Owner {
             more_commands: true,
             ended: Vec::new(),
             unread: Vec::new(),
+            claim,
             ctx: Ctx {
                 storage,
                 io,
@@ -573,7 +580,7 @@ impl Owner {
         self.checkpoint.publish(&self.ctx);
     }
 
-    /// Everything is flushed: ends the threads below and tells who waits.
+    /// Everything is flushed: gives the claim back, ends the threads below and tells who waits.
     fn end(self) {
         let result = self.ctx.failure().map_or(Ok(()), Err);
         let Self {
@@ -581,11 +588,16 @@ impl Owner {
             inbox,
             closed,
             mut gc,
+            claim,
             ..
         } = self;
         gc.refuse_all(&Error::Closed);
         // The device first: who waits for the end may open it again at once.
-        let Ctx { io, finisher, .. } = ctx;
+        let Ctx {
+            mut io, finisher, ..
+        } = ctx;
+        let claim = claim.filter(|_| result.is_ok());
+        let result = io.when_idle(|io| claim::release(io, claim, result));
         drop(io);
         drop(finisher);
         drop(inbox);

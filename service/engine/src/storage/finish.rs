@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::Storage;
 use super::io::{BlockingIo, memory_alignment};
 use super::recover::{Recovered, recover};
+use super::{Storage, claim};
 use crate::buffer::BufferPool;
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::checkpoint::{Area, CheckpointHeader, HEADER_SPACE};
 use crate::format::{Geometry, minfs};
+use crate::options::StoreOptions;
 use crate::units::ByteLen;
 
 /// Bytes of one write of zeros.
@@ -19,12 +20,13 @@ const ZEROS: u64 = 4 << 20;
 /// file the new bytes are written with zeros, if wanted.
 pub(crate) fn grow(
     device: &mut Device,
+    options: &StoreOptions,
     data_len: ByteLen,
     zeros: Option<&dyn Fn(u64, u64)>,
 ) -> Result<(), Error> {
     let size = device.size;
     let in_minfs = |storage: &Storage| storage.geometry.base().0 > 0;
-    with_store(device, |io, recovered| {
+    with_store(device, options, |io, recovered| {
         let storage = &mut recovered.storage;
         let old_end = storage.geometry.end().0;
         storage.header.data_len = data_len;
@@ -46,30 +48,39 @@ pub(crate) fn grow(
 }
 
 /// Writes another name; the one before.
-pub(crate) fn rename(device: &mut Device, name: &str) -> Result<Option<String>, Error> {
-    with_store(device, |io, recovered| {
+pub(crate) fn rename(
+    device: &mut Device,
+    options: &StoreOptions,
+    name: &str,
+) -> Result<Option<String>, Error> {
+    with_store(device, options, |io, recovered| {
         let before = recovered.storage.name.replace(name.to_owned());
         write_headers(io, recovered)?;
         Ok(before)
     })
 }
 
+/// Changes a store under this machine's claim.
 fn with_store<T>(
     device: &mut Device,
+    options: &StoreOptions,
     change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let pool = BufferPool::new(memory_alignment(device));
     let mut next_token = 1;
     let mut io = BlockingIo::new(device, &pool, &mut next_token);
-    let mut recovered = recover(&mut io, false)?;
-    if recovered.unsettled.is_some() || !recovered.mended.is_empty() {
-        // Writing its end anew would not do.
-        return Err(Error::Unsupported {
-            path: io.device().path.clone(),
-            why: "it was not closed; serve it once and stop the service".to_owned(),
-        });
-    }
-    change(&mut io, &mut recovered)
+    let held = claim::take(&mut io, options)?;
+    let done = recover(&mut io, false).and_then(|mut recovered| {
+        if recovered.unsettled.is_some() || !recovered.mended.is_empty() {
+            // Writing its end anew would not do.
+            return Err(Error::Unsupported {
+                path: io.device().path.clone(),
+                why: "it was not closed; serve it once and stop the service".to_owned(),
+            });
+        }
+        change(&mut io, &mut recovered)
+    });
+    claim::release(&mut io, held, done)
 }
 
 fn write_headers(io: &mut BlockingIo<'_>, recovered: &Recovered) -> Result<(), Error> {
@@ -128,7 +139,6 @@ mod tests {
     use super::*;
     use crate::LumpId;
     use crate::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
-    use crate::options::StoreOptions;
     use crate::request::{Durability, Placement, RequestCtx};
     use crate::store::Store;
     use crate::units::BlockSize;
@@ -162,7 +172,7 @@ mod tests {
         for seed in 0..200_u64 {
             let disk = filled();
             disk.die_after(seed % 25);
-            let done = grow(&mut disk.device(), wanted, None);
+            let done = grow(&mut disk.device(), &StoreOptions::new("sim"), wanted, None);
             let mut random = Random::new(seed);
             let survivors = [Survivors::None, Survivors::Sectors(500), Survivors::All];
             let survivors = survivors[usize::try_from(seed % 3).unwrap()];

@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
 use crate::format::bad_places::{self, Places};
+use crate::format::claim::{self, Claim};
 use crate::format::copies::{CheckedCopy, FoundCopy, ProvenHeader};
 use crate::format::header::HEADER_LEN;
 use crate::format::journal_header::{JOURNAL_HEADER_LEN, JournalHeader, ScrubMark};
@@ -18,7 +19,7 @@ use crate::format::seal::LogSum;
 use crate::format::unfinished;
 use crate::format::{Geometry, Header, Seal, minfs};
 use crate::layout::{self, HeadError};
-use crate::options::Layout;
+use crate::options::{ImageIdentity, Layout};
 use crate::units::{ByteOffset, RingPosition};
 
 /// Bytes in which the header of either layout lies.
@@ -36,6 +37,8 @@ pub(super) struct FoundHeaders {
     pub(super) bad_places: Places,
     /// The name of the store, from either block.
     pub(super) name: Option<String>,
+    /// The claim of a machine.
+    pub(super) claim: Option<Claim>,
     /// The ring head as it stands; an error: it cannot be used, or not be read.
     head: Result<RingPosition, Error>,
     /// The copies in the header block and in the journal header block.
@@ -91,9 +94,22 @@ pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
         scrub_mark,
         bad_places: bad_places::decode(&head_block),
         name: label::decode(&head_block).or_else(|| label::decode(bytes)),
+        claim: claim::decode(&head_block),
         head,
         copies,
         findings,
+    })
+}
+
+/// The identity of the image on a device.
+///
+/// # Errors
+/// [`Error::NotAStore`], [`Error::Unsupported`], [`Error::Corrupt`], [`Error::Io`].
+pub(crate) fn identity(io: &mut BlockingIo<'_>) -> Result<ImageIdentity, Error> {
+    let found = find(io)?;
+    Ok(ImageIdentity {
+        uuid: uuid::Uuid::from_bytes(found.header.uuid),
+        name: found.name,
     })
 }
 
@@ -371,6 +387,7 @@ impl Storage {
             label::put_into(place, self.name.as_deref());
         }
         bad_places::put_into(first, self.data.bad_places());
+        claim::put_into(first, self.claim.as_ref());
         let mark = (mark != ScrubMark::default()).then(|| mark.encode());
         let ring_head = JournalHeader { ring_head: head }.encode();
         let fields = ring_head.iter().chain(mark.iter().flatten());

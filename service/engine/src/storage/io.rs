@@ -74,7 +74,7 @@ impl<'a> BlockingIo<'a> {
         let purpose = match op {
             IoOp::Flush => IoPurpose::Flush,
             IoOp::Read => IoPurpose::Recovery,
-            // Nothing but a repair of the journal writes here.
+            // A repair of the journal, its headers, or the claim.
             IoOp::Write => IoPurpose::Journal,
         };
         let io = Io {

@@ -4,6 +4,7 @@
 
 mod allocator;
 pub(crate) mod checkpoint;
+pub(crate) mod claim;
 pub(crate) mod data_region;
 pub(crate) mod finish;
 mod gaps;
@@ -27,6 +28,7 @@ use index::Index;
 use journal::Journal;
 use unrecorded::Unrecorded;
 
+use crate::format::claim::Claim;
 use crate::format::{Geometry, Header, Portion};
 use crate::units::ByteOffset;
 
@@ -36,6 +38,8 @@ pub(crate) struct Storage {
     pub(crate) header: Header,
     /// The name in the image.
     pub(crate) name: Option<String>,
+    /// The claim in the image, which every write of the headers keeps.
+    pub(crate) claim: Option<Claim>,
     pub(crate) geometry: Geometry,
     pub(crate) index: Index,
     pub(crate) data: DataRegion,

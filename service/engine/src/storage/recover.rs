@@ -133,6 +133,7 @@ fn read(
     let storage = Storage {
         header,
         name: headers.name,
+        claim: headers.claim,
         geometry,
         index,
         data: data.remembering(&headers.bad_places),

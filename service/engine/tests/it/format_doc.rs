@@ -1,8 +1,8 @@
 //! FORMAT.md and the constants of the code say the same.
 
 use lumpscope_engine::format::{
-    bad_places, checkpoint, copies, header, journal_header, label, mark, minfs, portion, record,
-    run, seal, sums, trailer, unfinished,
+    bad_places, checkpoint, claim, copies, header, journal_header, label, mark, minfs, portion,
+    record, run, seal, sums, trailer, unfinished,
 };
 use lumpscope_engine::units::BlockSize;
 
@@ -49,6 +49,7 @@ fn every_structure_is_drawn_as_it_is_coded() {
     assert_fields("fields: bad places", bad_places::FIELDS);
     assert_fields("fields: unfinished copy", unfinished::FIELDS);
     assert_fields("fields: label", label::FIELDS);
+    assert_fields("fields: claim", claim::FIELDS);
     assert_fields("fields: seal", seal::FIELDS);
     assert_fields("fields: unsettled seal", seal::UNSETTLED_FIELDS);
     assert_fields("fields: seal with a run", run::SEAL_FIELDS);

@@ -13,6 +13,7 @@
 
 mod aliases;
 mod cannyls_defects;
+mod claims;
 mod collect;
 mod commit_times;
 mod compat_cannyls;

@@ -102,16 +102,16 @@ fn a_name_is_kept_by_either_block_and_changed_by_rename_alone() {
     open(&place.path(), "cold").map(drop).unwrap_err();
     // The one in the header block is damaged.
     assert_eq!(
-        rename(&place.path(), "fast").unwrap().as_deref(),
+        rename(&place.path(), "fast", None).unwrap().as_deref(),
         Some("fast")
     );
     place.zero(u64::try_from(label::LABEL_OFFSET).unwrap() + 6, 1);
     open(&place.path(), "cold").map(drop).unwrap_err();
-    let before = rename(&place.path(), "cold").unwrap();
+    let before = rename(&place.path(), "cold", None).unwrap();
     assert_eq!(before.as_deref(), Some("fast"));
     assert_eq!(place.names(), both("cold"));
     open(&place.path(), "cold").unwrap().close().unwrap();
-    rename(&place.path(), "no name").unwrap_err();
+    rename(&place.path(), "no name", None).unwrap_err();
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub struct ServeArgs {
     /// TOML file of these settings, by their keys
     #[arg(long, value_name = "FILE", env = "LUMPSCOPE_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Serve this store although another machine has claimed it; only if that machine is gone for good;
+    /// repeat for more
+    #[arg(long, value_name = "NAME")]
+    pub take_over: Vec<String>,
     #[command(flatten)]
     given: Given,
 }
@@ -63,6 +67,7 @@ impl ServeArgs {
             let laid_over = config.update_from_arg_matches(given);
             laid_over.map_err(|error| ServerError::Argument(error.to_string()))?;
         }
+        config.take_over = self.take_over;
         Ok((config, wrong))
     }
 }

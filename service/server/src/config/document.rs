@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Args as _, Command};
 use super::ServeArgs;
 
 /// Flags that are no keys of the file.
-pub const NOT_KEYS: [&str; 2] = ["check-config", "config"];
+pub const NOT_KEYS: [&str; 3] = ["check-config", "config", "take-over"];
 
 /// A row of CONFIG.md.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -126,6 +126,9 @@ pub struct ServeConfig {
     /// Refuse to start if a store cannot be opened
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_REQUIRE_ALL_STORES", action = ArgAction::Set)]
     pub require_all_stores: bool,
+    /// Name of this machine in the claims on its stores; without: by /etc/machine-id, which containers lack
+    #[arg(long, value_name = "NAME", env = "LUMPSCOPE_MACHINE")]
+    pub machine: Option<String>,
     /// Do not observe the disks
     #[arg(long, value_name = "BOOL", env = "LUMPSCOPE_NO_PROBES", action = ArgAction::Set)]
     pub no_probes: bool,
@@ -283,6 +286,10 @@ pub struct ServeConfig {
     /// Filter of the log, e.g. "info" or "lumpscope=debug,warn"
     #[arg(long, value_name = "FILTER", env = "LUMPSCOPE_LOG")]
     pub log: String,
+    /// Stores whose claim by another machine is replaced. No key: it is for one start.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub take_over: Vec<String>,
     /// How often the page makes frames. Not a setting: only tests change it.
     #[arg(skip)]
     #[serde(skip)]
@@ -323,6 +330,7 @@ impl Default for ServeConfig {
             keep_privileges: false,
             add_store_from: Vec::new(),
             require_all_stores: false,
+            machine: None,
             no_probes: false,
             probe_object: None,
             event_one_in: 1,
@@ -368,6 +376,7 @@ impl Default for ServeConfig {
             s3_upload_expiry: hours(7 * 24),
             log_format: LogFormat::default(),
             log: "info".to_owned(),
+            take_over: Vec::new(),
             rhythm: Rhythm::default(),
         }
     }

@@ -109,6 +109,7 @@ impl ServeConfig {
     fn drop_empty(&mut self) {
         self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
+            &mut self.machine,
             &mut self.s3_store,
             &mut self.otlp_endpoint,
             &mut self.trace_url,
@@ -130,9 +131,12 @@ impl ServeConfig {
                 problems.0.push(ServerError::DuplicateName { name });
             }
         }
+        let is_there = |name: &String| self.stores.iter().any(|store| store.name == *name);
+        for name in self.take_over.iter().filter(|name| !is_there(name)) {
+            problems.unless(false, "take-over", name, "the name of one of the stores");
+        }
         let given = self.s3_store.clone().unwrap_or_default();
-        let is_there = self.stores.iter().any(|store| store.name == given);
-        let good = self.s3_listen.is_none() || given.is_empty() || is_there;
+        let good = self.s3_listen.is_none() || given.is_empty() || is_there(&given);
         problems.unless(good, "s3-store", given, "the name of one of the stores");
     }
 

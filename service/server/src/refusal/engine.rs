@@ -93,6 +93,7 @@ pub(super) fn told(error: &Error) -> ClientError {
         }
         Error::NotAStore { .. } => ClientError::new(Code::FailedPrecondition, "NOT_A_STORE"),
         Error::WrongImage { .. } => ClientError::new(Code::FailedPrecondition, "WRONG_IMAGE"),
+        Error::Claimed { .. } => ClientError::new(Code::FailedPrecondition, "STORE_CLAIMED"),
         Error::InUse { .. } => ClientError::new(Code::FailedPrecondition, "DEVICE_IN_USE"),
         Error::NoRoomForRepair { .. } => {
             ClientError::new(Code::FailedPrecondition, "NO_ROOM_FOR_REPAIR")

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use arc_swap::ArcSwap;
-use lumpscope_engine::Error;
+use lumpscope_engine::{Error, Machine};
 use lumpscope_observer::Observer;
 use tracing::{error, info, warn};
 
@@ -72,10 +72,16 @@ impl Stores {
     pub fn open(config: &ServeConfig, observer: &Observer) -> Result<Self, ServerError> {
         check_distinct(&config.stores)?;
         let gate = Arc::new(ServiceGate::default());
+        let machine = Machine::this();
+        let machine = match &config.machine {
+            Some(name) => machine.named(name),
+            None => machine,
+        };
         let opener = Opener {
             config: config.clone(),
             observer: observer.clone(),
             images: Images::default(),
+            machine,
             gate,
         };
         let (mut open, mut failed, mut first) = (Vec::new(), Vec::new(), None);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use lumpscope_engine::{SalvageReport, Store, StoreOptions, TailOutcome, UnsettledTail};
+use lumpscope_engine::{Machine, SalvageReport, Store, StoreOptions, TailOutcome, UnsettledTail};
 use lumpscope_objects::{ObjectOptions, Objects};
 use lumpscope_observer::{GuardPolicy, Observer};
 use lumpscope_units::Span;
@@ -25,6 +25,8 @@ pub(super) struct Opener {
     pub(super) config: ServeConfig,
     pub(super) observer: Observer,
     pub(super) images: Images,
+    /// Found out at the start: later the service cannot read all it is made from.
+    pub(super) machine: Machine,
     pub(super) gate: Arc<ServiceGate>,
 }
 
@@ -119,6 +121,8 @@ impl Opener {
         let config = &self.config;
         let mut options = StoreOptions::new(spec.name.clone());
         options.admission = Some(self.images.admission(spec));
+        options.machine = Some(self.machine.clone());
+        options.take_over = config.take_over.contains(&spec.name);
         options.io_sink = Some(Arc::new(DiskSink::new(self.observer.clone(), index)));
         options.queue_depth = config.queue_depth;
         options.queue_limit = config.queue_limit;

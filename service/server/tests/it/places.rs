@@ -44,7 +44,7 @@ async fn paths_that_have_changed_places_serve_no_other_store() {
     let refused = service.admin().await.add_store(add).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     service.stop().await;
-    lumpscope_engine::rename(&b, "other").unwrap();
+    lumpscope_engine::rename(&b, "other", None).unwrap();
     let service = Running::start(&[("fast", &a), ("other", &b)]).await;
     assert_eq!(service.http_get("/healthz").await.0, 200);
     service.stop().await;
