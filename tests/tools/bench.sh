@@ -41,7 +41,7 @@ bench_s3() {
             as_root env PATH="$PATH:$tools/bin:/usr/sbin:/sbin" unshare --net bash -c \
                 'ip link set lo up && echo reno >/proc/sys/net/ipv4/tcp_congestion_control && exec "$@"' bench \
                 "$target/release/lumpscope" bench peers \
-                --only service-s3,service-s3-md5,minio --size "$size" --depth "$depth" --capacity 1G "$@"
+                --only service-s3,service-s3-auto,minio --size "$size" --depth "$depth" --capacity 1G "$@"
         done
     done
 }

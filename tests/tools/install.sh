@@ -153,7 +153,7 @@ install_grpc_java() {
     command -v mvn >/dev/null && command -v javac >/dev/null || apt_install maven default-jdk-headless || return 1
     local folder=$tools/grpc-java
     rm -rf "$folder" && cp -r proto/examples/java "$folder" &&
-        mvn --quiet --batch-mode --file "$folder" "-Dprotos=$PWD/proto" compile exec:help >&2 &&
+        mvn --quiet --batch-mode --file "$folder" "-Dprotos=$PWD/proto" compile exec:java -Dexec.skip >&2 &&
         ln -sf "$(command -v mvn)" "$tools/bin/grpc-java"
 }
 

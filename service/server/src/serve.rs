@@ -79,8 +79,10 @@ impl Service {
         let collector = otlp::collector(config.otlp_endpoint.as_deref())?;
         let (observer, stores) = open(config.clone(), opened).await?;
         let (sampling, servers) = (config.sampling(), Servers::new(grpc, s3));
+        let instance = servers.instance();
         let tracing = Tracing::start(collector, sampling, servers, &observer);
         let sources = Sources {
+            instance,
             tracing: tracing.clone(),
             stores: stores.clone(),
             observer: observer.clone(),

@@ -142,6 +142,8 @@ async fn a_put_is_one_trace_down_to_its_block_requests() {
 
     let exemplar = format!("# {{trace_id=\"{TRACE}\"}}");
     let scraped = service.scrape();
+    let named = format!("service_instance_id=\"{instance}\"");
+    assert!(scraped.contains(&named), "{named}");
     let with_exemplar: Vec<&str> = scraped.lines().filter(|l| l.contains(&exemplar)).collect();
     assert_eq!(with_exemplar.len(), 1, "{with_exemplar:?}");
     for part in [

@@ -320,12 +320,14 @@ pub(crate) fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64,
 }
 
 /// Runs a scenario until its audit is complete, at most five times: on a busy machine the kernel
-/// now and then does not show a completion to any program. The audit must then say so.
+/// now and then does not show a completion to any program. The audit must then say so, and what is
+/// submitted next at that place may disagree with it.
 pub(crate) fn until_complete(mut scenario: impl FnMut() -> StoreReport) -> StoreReport {
     for attempt in 1..=5 {
         let report = scenario();
         let audit = &report.audit;
-        assert_eq!(audit.conflicts, 0, "{audit:?}");
+        let all_shown = audit.seen_requests == audit.kernel_requests;
+        assert!(audit.conflicts == 0 || !all_shown, "{audit:?}");
         if audit.complete {
             return report;
         }

@@ -71,7 +71,7 @@ fn other_value(key: &str) -> &'static str {
         "max-header-bytes" | "min-rate" | "scrub-rate" | "gc-rate" => "7K",
         "s3-listen" => "127.0.0.1:77",
         "s3-domain" => "s3.example.org",
-        "s3-etag" => "md5",
+        "s3-etag" => "auto",
         "s3-max-body" => "3M",
         "otlp-endpoint" => "http://127.0.0.1:4317",
         "trace-url" => "http://127.0.0.1:16686/trace/{trace_id}",

@@ -247,12 +247,12 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum S3Etag {
+    /// Its MD5, always; 1.7 ms of a processor for each MiB
+    #[default]
+    Md5,
     /// Its CRCs and length, if the client sends a checksum (`x-amz-checksum-*`) and no MD5, with "-1" behind them so
     /// that nobody takes them for an MD5; otherwise its MD5
-    #[default]
     Auto,
-    /// Its MD5, always; 1.7 ms of a processor for each MiB
-    Md5,
 }
 
 /// How a put becomes durable.

@@ -27,6 +27,8 @@ use crate::stores::{FailedStore, NamedStore, Stores};
 /// Where the numbers come from. Cheap to clone.
 #[derive(Clone)]
 pub struct Sources {
+    /// Names this service among all, as its spans do.
+    pub instance: String,
     /// May gain and lose stores while the service runs.
     pub stores: Stores,
     /// Source of all block metrics.
@@ -133,7 +135,10 @@ impl Collector for ServiceCollector {
 fn service(out: &mut Out<'_, '_>, sources: &Sources, form: MetricsFormat) -> fmt::Result {
     out.info(
         &names::BUILD,
-        vec![vec![env!("CARGO_PKG_VERSION").to_owned()]],
+        vec![vec![
+            env!("CARGO_PKG_VERSION").to_owned(),
+            sources.instance.clone(),
+        ]],
     )?;
     out.family(&names::REQUESTS, &sources.requests.requests)?;
     if form == MetricsFormat::Protobuf {

@@ -50,8 +50,8 @@ macro_rules! metrics {
 
 metrics! {
     => "lumpscope_";
-    BUILD = "build" Info ["version"]
-        "Running version.";
+    BUILD = "build" Info ["version", "service_instance_id"]
+        "Running version, and the `service.instance.id` of its spans.";
     REQUESTS = "requests" Counter ["store", "method", "code"]
         "Finished requests of gRPC and S3 (methods `s3_...`) by gRPC code. The store is empty when the request named none.";
     REQUESTS_IN_PROGRESS = "requests_in_progress" Gauge []

@@ -244,7 +244,7 @@ impl Bench<'_> {
             let mut keys = None;
             let (server, target) = if who == Who::ServiceS3 {
                 let keys = keys.insert(S3Keys::new()?);
-                keys.start((exe, path, "auto"), Durability::Synced, self.interrupt)?
+                keys.start((exe, path, "md5"), Durability::Synced, self.interrupt)?
             } else {
                 start_grpc((exe, path, false), Durability::Synced, self.interrupt)?
             };

@@ -422,8 +422,8 @@ impl Bench<'_> {
                 let store = self.store(who)?;
                 on_service(self.exe, stream, &store.path, &run, interrupt)?
             }
-            Who::ServiceS3 | Who::ServiceS3Md5 => {
-                let etag = if who == Who::ServiceS3 { "auto" } else { "md5" };
+            Who::ServiceS3 | Who::ServiceS3Auto => {
+                let etag = if who == Who::ServiceS3 { "md5" } else { "auto" };
                 let store = self.store(who)?;
                 on_s3((self.exe, etag), stream, &store.path, &run, interrupt)?
             }

@@ -20,8 +20,8 @@ pub enum Who {
     ServiceXfs,
     /// Our service, through S3
     ServiceS3,
-    /// The service through S3, with MD5 (`s3-etag = "md5"`)
-    ServiceS3Md5,
+    /// The service through S3, without MD5 (`s3-etag = "auto"`)
+    ServiceS3Auto,
     /// The original engine
     Cannyls,
     /// The limit of the disk
@@ -55,7 +55,7 @@ impl Who {
         Who::ServiceExt4,
         Who::ServiceXfs,
         Who::ServiceS3,
-        Who::ServiceS3Md5,
+        Who::ServiceS3Auto,
         Who::Cannyls,
         Who::Fio,
         Who::FilesExt4,
@@ -77,7 +77,7 @@ impl Who {
             Who::ServiceExt4 => "our file on ext4",
             Who::ServiceXfs => "our file on xfs",
             Who::ServiceS3 => "our service, S3",
-            Who::ServiceS3Md5 => "the same with MD5",
+            Who::ServiceS3Auto => "the same without MD5",
             Who::Cannyls => "cannyls",
             Who::Fio => "fio",
             Who::FilesExt4 => "files on ext4",
@@ -100,7 +100,7 @@ impl Who {
             | Who::ServiceExt4
             | Who::ServiceXfs
             | Who::ServiceS3
-            | Who::ServiceS3Md5 => "data and record on stable storage (synced)",
+            | Who::ServiceS3Auto => "data and record on stable storage (synced)",
             Who::Cannyls => {
                 "Storage::put, then Storage::journal_sync: one fdatasync for data and record, in no order"
             }
@@ -131,7 +131,7 @@ impl Who {
     pub(super) fn is_service(self) -> bool {
         !matches!(
             self,
-            Who::Engine | Who::ServiceS3Md5 | Who::Cannyls | Who::Fio | Who::GivenS3
+            Who::Engine | Who::ServiceS3Auto | Who::Cannyls | Who::Fio | Who::GivenS3
         )
     }
 
@@ -139,7 +139,7 @@ impl Who {
     pub(super) fn is_ours(self) -> bool {
         matches!(
             self,
-            Who::Service | Who::ServiceExt4 | Who::ServiceXfs | Who::ServiceS3 | Who::ServiceS3Md5
+            Who::Service | Who::ServiceExt4 | Who::ServiceXfs | Who::ServiceS3 | Who::ServiceS3Auto
         )
     }
 

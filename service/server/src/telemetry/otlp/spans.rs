@@ -90,7 +90,7 @@ impl Servers {
     }
 
     /// Names this service among all, whenever it runs.
-    pub(super) fn instance(&self) -> String {
+    pub(crate) fn instance(&self) -> String {
         format!("{}:{}", host_name(), self.grpc.port)
     }
 }
