@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use crate::format::claim::{self, Claim};
 
 /// From the write of a claim to the second look at it. Another machine that has read the header
@@ -71,18 +73,12 @@ fn hash(text: &str) -> u64 {
     }
 }
 
-/// Minute of a time in seconds since 1970, as `2026-02-28 23:59 UTC`.
+/// Minute of a time in seconds since 1970, as `2026-02-28 23:59 UTC`; one beyond the year 9999 counts as 0.
 pub(crate) fn utc(seconds: u64) -> String {
-    // Counted from 0000-03-01, so that a leap day ends its year.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = (era * 400 + year + month / 10, (month + 2) % 12 + 1);
-    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    let seconds = i64::try_from(seconds).unwrap_or_default();
+    let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (date, hour, minute) = (at.date(), at.hour(), at.minute());
+    format!("{date} {hour:02}:{minute:02} UTC")
 }
 
 #[cfg(test)]

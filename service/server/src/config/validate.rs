@@ -132,8 +132,13 @@ impl ServeConfig {
             }
         }
         let is_there = |name: &String| self.stores.iter().any(|store| store.name == *name);
-        for name in self.take_over.iter().filter(|name| !is_there(name)) {
-            problems.unless(false, "take-over", name, "the name of one of the stores");
+        for name in &self.take_over {
+            problems.unless(
+                is_there(name),
+                "take-over",
+                name,
+                "the name of one of the stores",
+            );
         }
         let given = self.s3_store.clone().unwrap_or_default();
         let good = self.s3_listen.is_none() || given.is_empty() || is_there(&given);
