@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::report::SlowRequest;
 
 use super::EndedRequest;
+use super::explain::MAY_HAVE_LOST_MORE;
 
 /// The slowest requests, and the slowest of those that failed, are chosen a store and span of this
 /// length...
@@ -135,16 +136,27 @@ impl ExplainedRequests {
 
     /// A block request of this request became known after it was counted.
     pub(super) fn add_gap(&mut self, request: u64) {
+        self.note(FOUND_LATER, |one| one.explained.request_id == request);
+    }
+
+    /// A block request became known that was at the disk of these stores from then on, nobody knows until when.
+    pub(super) fn doubt_lost(&mut self, is_on_disk: impl Fn(usize) -> bool, since_ns: u64) {
+        self.note(MAY_HAVE_LOST_MORE, |one| {
+            one.end_ns > since_ns && is_on_disk(one.store)
+        });
+    }
+
+    fn note(&mut self, gap: &str, concerns: impl Fn(&One) -> bool) {
         let all = self.slow.values_mut().flatten().chain(&mut self.traced);
-        for one in all.filter(|one| one.explained.request_id == request) {
+        for one in all.filter(|one| concerns(one)) {
             let incomplete = &mut one.explained.incomplete;
-            if incomplete.contains(FOUND_LATER) {
+            if incomplete.contains(gap) {
                 continue;
             }
             if !incomplete.is_empty() {
                 incomplete.push_str("; ");
             }
-            incomplete.push_str(FOUND_LATER);
+            incomplete.push_str(gap);
         }
     }
 

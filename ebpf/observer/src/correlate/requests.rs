@@ -235,6 +235,13 @@ impl Requests {
         true
     }
 
+    /// A block request was found of which nobody knows how long the disk worked on it.
+    pub(super) fn doubt_lost(&mut self) {
+        for open in self.open.values_mut() {
+            open.lost.at_least |= open.count > 0;
+        }
+    }
+
     /// A block request of somebody else may have something of it.
     pub(super) fn doubt(&mut self, request: u64) {
         if let Some(open) = self.open.get_mut(&request) {

@@ -83,6 +83,15 @@ impl Correlator {
         let previous = disk.recent.previous(&one.event);
         let before = previous.map(Owner::class);
         disk.moves.add(one.owner.class(), &one.event, before);
+        if one.event.done_unknown {
+            let placements = &self.placements;
+            let is_on_disk = |store: usize| {
+                let at = placements.get(&store);
+                at.is_some_and(|at| at.dev == one.event.dev)
+            };
+            self.kept.doubt_lost(is_on_disk, one.event.first_ns());
+            self.requests.doubt_lost();
+        }
         if one.shares.is_empty() {
             return;
         }

@@ -37,21 +37,21 @@ impl Drop for Zram {
 }
 
 /// A disk of the device mapper, straight on a loop device; gone when dropped.
-struct Mapped {
+pub(crate) struct Mapped {
     name: String,
     below: LoopDevice,
 }
 
 impl Mapped {
     /// `None`: this kernel has no device mapper.
-    fn new() -> Option<Mapped> {
+    pub(crate) fn new(bytes: u64) -> Option<Mapped> {
         let found = Command::new("dmsetup").arg("targets").output().ok()?;
         if !String::from_utf8_lossy(&found.stdout).contains("linear") {
             return None;
         }
-        let below = LoopDevice::new(64 * MIB);
+        let below = LoopDevice::new(bytes);
         let name = format!("lumpscope-{}", std::process::id());
-        let table = format!("0 {} linear {} 0", 64 * MIB / 512, below.path.display());
+        let table = format!("0 {} linear {} 0", bytes / 512, below.path.display());
         sh(
             "dmsetup",
             &["create", &name, "--noudevsync", "--table", &table],
@@ -60,7 +60,7 @@ impl Mapped {
     }
 
     /// The node that the kernel makes itself; the one by name is left to udev.
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         let args = ["info", "-c", "--noheadings", "-o", "minor", &self.name];
         PathBuf::from(format!("/dev/dm-{}", sh("dmsetup", &args).trim()))
     }
@@ -148,7 +148,7 @@ fn what_a_driver_counts_its_own_way_makes_no_audit_incomplete() {
     };
     mount_tracefs();
     for flavour in FLAVOURS {
-        if let Some(mapped) = Mapped::new() {
+        if let Some(mapped) = Mapped::new(64 * MIB) {
             every_kind_of_bio_is_counted(&mapped.path(), flavour);
         }
         if let Some(zram) = Zram::new() {
@@ -183,7 +183,7 @@ fn a_bio_disk_of_the_device_mapper_is_observed() {
     };
     mount_tracefs();
     for flavour in FLAVOURS {
-        let Some(mapped) = Mapped::new() else {
+        let Some(mapped) = Mapped::new(64 * MIB) else {
             skipped("this kernel has no device mapper");
             return;
         };
@@ -237,7 +237,7 @@ fn a_bio_disk_and_the_disk_below_it_are_two() {
     let Some(_one) = ready() else {
         return;
     };
-    let Some(mapped) = Mapped::new() else {
+    let Some(mapped) = Mapped::new(64 * MIB) else {
         skipped("this kernel has no device mapper");
         return;
     };

@@ -155,6 +155,49 @@ fn head_moves_say_who_had_to_travel_because_of_whom() {
 }
 
 #[test]
+fn a_block_request_found_late_makes_what_was_lost_before_a_lower_bound() {
+    let put = |request: u64, at: u64| {
+        vec![
+            declared(request, &[request], Op::Write, 0, 4096, at),
+            Input::Event(event(BlockOp::Write, 0, 8, at + 5, at + 10, at + 100)),
+            finished(request, at + 110),
+        ]
+    };
+    let mut it = raw_store();
+    apply(&mut it, put(1, 1000));
+    apply(
+        &mut it,
+        vec![ended(1, 1000, 1120), Input::Drained { until_ns: 1500 }],
+    );
+    apply(&mut it, put(2, 2000));
+    apply(
+        &mut it,
+        vec![ended(2, 2000, 2120), Input::Drained { until_ns: 2500 }],
+    );
+    // Still open when it is found.
+    apply(&mut it, put(3, 3000));
+    let mut late = event(BlockOp::Write, 5000, 8, 2000, 2050, 2050);
+    late.done_unknown = true;
+    apply(
+        &mut it,
+        vec![
+            Input::Drained { until_ns: 3500 },
+            Input::Event(late),
+            Input::Drained { until_ns: 4000 },
+            ended(3, 3000, 4100),
+            Input::Drained { until_ns: 5000 },
+        ],
+    );
+    let doubted = [1, 2, 3].map(|id| it.explain(id).expect("kept").incomplete);
+    let has = |text: &String| text.contains("it may have lost more time");
+    assert_eq!(
+        doubted.each_ref().map(has),
+        [false, true, true],
+        "{doubted:#?}"
+    );
+}
+
+#[test]
 fn a_hundred_thousand_at_once_lose_time_but_not_the_count() {
     let mut it = raw_store();
     it.apply(declared(1, &[1], Op::Write, 0, 4096, 5));

@@ -108,6 +108,9 @@ fn block_io(known: &RequestFacts<'_>, block: &Block) -> BlockIo {
     }
 }
 
+/// Gap: what others made a request lose is not all known.
+pub(super) const MAY_HAVE_LOST_MORE: &str = "it may have lost more time to others than is known";
+
 /// Possible gaps, in words, as far as the correlator knows them.
 fn incomplete(known: &RequestFacts<'_>) -> String {
     let open = known.open;
@@ -170,7 +173,7 @@ fn incomplete(known: &RequestFacts<'_>) -> String {
         ));
     }
     if open.lost.at_least {
-        gaps.push("it may have lost more time to others than is known".to_owned());
+        gaps.push(MAY_HAVE_LOST_MORE.to_owned());
     }
     gaps.join("; ")
 }

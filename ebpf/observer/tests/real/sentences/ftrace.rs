@@ -17,6 +17,8 @@ pub(crate) struct FtraceRequest {
     pub(crate) done: u64,
     /// Thread that made it; 0: not seen.
     pub(crate) tid: u32,
+    /// For the file system itself.
+    pub(crate) metadata: bool,
 }
 
 impl FtraceRequest {
@@ -30,12 +32,16 @@ impl FtraceRequest {
     }
 }
 
+/// Of a disk that makes requests, and of one that is given bios.
+const EVENTS: [&[&str]; 2] = [
+    &["block_io_start", "block_rq_issue", "block_rq_complete"],
+    &["block_bio_queue", "block_bio_complete"],
+];
+
 /// An instance of the tracer for one disk; gone when dropped.
 pub(crate) struct Ftrace {
     dir: PathBuf,
 }
-
-const EVENTS: [&str; 3] = ["block_io_start", "block_rq_issue", "block_rq_complete"];
 
 impl Ftrace {
     /// `None`: the kernel lacks one of the tracepoints.
@@ -45,12 +51,15 @@ impl Ftrace {
         let at = |event: &str| format!("events/block/{event}");
         fs::create_dir(&dir).expect("an instance");
         let it = Ftrace { dir };
-        if EVENTS.iter().any(|event| !it.dir.join(at(event)).exists()) {
+        let disk = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let disk = disk.canonicalize().expect("a disk");
+        let events = EVENTS[usize::from(!disk.join("mq").exists())];
+        if events.iter().any(|event| !it.dir.join(at(event)).exists()) {
             return None;
         }
         it.tell("trace_clock", "mono");
         it.tell("buffer_size_kb", "16384");
-        for event in EVENTS {
+        for event in events {
             let filter = format!("dev == {}", (major << 20) | minor);
             it.tell(&format!("{}/filter", at(event)), &filter);
             it.tell(&format!("{}/enable", at(event)), "1");
@@ -111,6 +120,8 @@ impl Pending {
         let flags = words[1];
         let op = match flags {
             flush if flush.starts_with("FF") => 'F',
+            // A bio that asks for nothing else.
+            _ if sectors == 0 && event.starts_with("bio_") => 'F',
             other => other.trim_start_matches('F').chars().next().unwrap_or('N'),
         };
         if sectors == 0 && op != 'F' {
@@ -118,12 +129,13 @@ impl Pending {
             return;
         }
         let key = (op, if op == 'F' { 0 } else { sector });
+        if matches!(event, "io_start" | "bio_queue") {
+            let made = (at, tid.parse().expect("a number"));
+            self.made.entry(key).or_default().push_back(made);
+        }
         match event {
-            "io_start" => {
-                let made = (at, tid.parse().expect("a number"));
-                self.made.entry(key).or_default().push_back(made);
-            }
-            "rq_issue" => {
+            "io_start" => {}
+            "rq_issue" | "bio_queue" => {
                 let made = self.made.entry(key).or_default().pop_front();
                 self.sent.entry(key).or_default().push_back(FtraceRequest {
                     op,
@@ -133,6 +145,7 @@ impl Pending {
                     issue: at,
                     done: 0,
                     tid: made.map_or(0, |(_, tid)| tid),
+                    metadata: flags.contains('M'),
                 });
             }
             _ => {

@@ -18,6 +18,8 @@ pub(super) struct Truth<'a> {
     traced: &'a [FtraceRequest],
     /// How far the probes' times of each are from the tracer's.
     apart: Vec<u64>,
+    /// The probes were not shown the end of each, and nobody knew whose it was until it was found.
+    late: Vec<bool>,
     ios: Vec<(Declared, u64)>,
     ended: HashMap<u64, EndedRequest>,
     extents: &'a [(u64, u64, u64)],
@@ -84,11 +86,21 @@ impl<'a> Truth<'a> {
                 _ => {}
             }
         }
-        let apart = traced.iter().map(|one| apart(one, &events));
-        let apart = apart.collect::<Option<Vec<u64>>>();
+        let nearest = traced.iter().map(|one| nearest(one, &events));
+        let nearest = nearest.collect::<Option<Vec<(u64, bool)>>>();
+        let nearest = nearest.ok_or("the probes were not shown a block request")?;
+        let (apart, late) = nearest.into_iter().unzip();
+        let in_trace = |event: &&Event| {
+            let same = |one: &FtraceRequest| one.sector == event.sector && one.op != 'F';
+            event.issue_ns.is_none() || !event.op.is_data() || traced.iter().any(same)
+        };
+        if let Some(unseen) = events.iter().find(|event| !in_trace(event)) {
+            return Err(format!("the tracer was not shown {unseen:?}"));
+        }
         Ok(Truth {
             traced,
-            apart: apart.ok_or("the probes were not shown a block request")?,
+            apart,
+            late,
             ios,
             ended,
             extents,
@@ -157,8 +169,9 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// How far the probes are from the tracer; `None`: they have no such block request.
-fn apart(one: &FtraceRequest, events: &[Event]) -> Option<u64> {
+/// How far the probes are from the tracer, and whether they were not shown its end; `None`: they have no such block
+/// request.
+fn nearest(one: &FtraceRequest, events: &[Event]) -> Option<(u64, bool)> {
     let fits = |event: &&Event| match event.op {
         BlockOp::Flush => one.op == 'F',
         BlockOp::Read => one.op == 'R' && event.sector == one.sector,
@@ -171,7 +184,8 @@ fn apart(one: &FtraceRequest, events: &[Event]) -> Option<u64> {
             .queue_ns
             .zip(one.queue)
             .map_or(0, |(a, b)| a.abs_diff(b));
-        issue.max(queue).max(event.done_ns.abs_diff(one.done))
+        let apart = issue.max(queue).max(event.done_ns.abs_diff(one.done));
+        (apart, event.done_unknown)
     };
     events.iter().filter(fits).map(apart).min()
 }
@@ -213,18 +227,14 @@ impl OfRequest<'_> {
     }
 
     /// Flushes that the disk did while this request waited for one.
-    fn flushes(&self) -> Vec<(u64, u64)> {
+    fn flushes(&self) -> Vec<usize> {
         let asked = self.asked(&[Purpose::Flush]);
-        let flushes = self.truth.traced.iter().filter(|one| one.op == 'F');
-        let meanwhile = |one: &&FtraceRequest| {
-            asked
-                .iter()
-                .any(|(from, to)| *from <= one.done && one.issue <= *to)
+        let meanwhile = |at: &usize| {
+            let one = &self.truth.traced[*at];
+            let mut asked = asked.iter();
+            one.op == 'F' && asked.any(|(from, to)| *from <= one.done && one.issue <= *to)
         };
-        flushes
-            .filter(meanwhile)
-            .map(|one| (one.issue, one.done))
-            .collect()
+        (0..self.truth.traced.len()).filter(meanwhile).collect()
     }
 
     pub(super) fn holds(&self, clause: &Clause) -> Result<(), String> {
@@ -319,8 +329,9 @@ impl OfRequest<'_> {
         let asked = union(self.asked(&[Purpose::Journal, Purpose::Flush]));
         let device = self.device(&self.commit);
         let low = union(device.clone());
-        let high = union(device.into_iter().chain(self.flushes()).collect());
-        let apart = self.apart(&self.commit) + CUT_NS * 100;
+        let flushes = self.flushes();
+        let high = union(device.into_iter().chain(self.device(&flushes)).collect());
+        let apart = self.apart(&self.commit) + self.apart(&flushes) + CUT_NS * 100;
         let service = commit.saturating_sub(asked);
         match part {
             Part::Service if least => between(said, 0, service),
@@ -366,7 +377,7 @@ impl OfRequest<'_> {
             let distance = one.sector.abs_diff(end) * 512;
             let is_side =
                 i64::from(*side) == (one.sector.cast_signed() - end.cast_signed()).signum();
-            is_side && between(*far, distance, distance).is_ok() && self.names(*other, who)
+            is_side && between(*far, distance, distance).is_ok() && self.names(at, *other, who)
         };
         candidates
             .any(|other| fits(&other))
@@ -379,12 +390,24 @@ impl OfRequest<'_> {
             })
     }
 
-    /// Whether a block request is whose the sentence says.
-    fn names(&self, other: usize, who: &str) -> bool {
+    /// Whether a block request, which the disk was sent before one of this request, is whose the sentence says.
+    fn names(&self, at: usize, other: usize, who: &str) -> bool {
         let pid = who
             .rsplit_once('[')
             .and_then(|(_, pid)| pid.strip_suffix(']'));
         match (self.truth.owner(other), pid) {
+            (Some(_), _) if who == "by an unknown owner" => {
+                // An owner is known once the block request has ended, and has been seen to, and if it is certain
+                // which one was sent before.
+                let all = &self.truth.traced;
+                let at_once = |one: usize| {
+                    let apart = self.truth.apart[one] + self.truth.apart[at] + 2 * CUT_NS;
+                    one != at && all[one].issue.abs_diff(all[at].issue) <= apart
+                };
+                self.truth.late[other]
+                    || all[other].done > self.ended.end_ns
+                    || (0..all.len()).any(at_once)
+            }
             (Some(request), _) if request == self.ended.request => who == "its own",
             (Some(request), _) => who == format!("by request {request}"),
             (None, Some(pid)) => pid == self.truth.traced[other].tid.to_string(),
@@ -399,7 +422,11 @@ impl OfRequest<'_> {
             .rsplit_once('[')
             .and_then(|(_, pid)| pid.strip_suffix(']'));
         let is_meant = |at: usize| match (pid, self.truth.owner(at)) {
-            (Some(pid), _) => self.truth.traced[at].tid.to_string() == pid,
+            // What a file system reads and writes for itself counts as its own, whoever waited.
+            (Some(pid), _) => {
+                let one = &self.truth.traced[at];
+                one.tid.to_string() == pid && !one.metadata
+            }
             (None, Some(_)) => who == "other requests",
             (None, None) => true,
         };
@@ -420,9 +447,14 @@ impl OfRequest<'_> {
             }
             union(lost)
         };
-        let apart = self
-            .apart(&others)
-            .min(self.apart(&self.data) + self.apart(&self.commit) + 50 * CUT_NS);
+        // Each by a little at most, but for those that something came between: in emulation, milliseconds.
+        let slow = others
+            .iter()
+            .filter(|at| self.truth.apart[**at] > 20 * CUT_NS);
+        let apart = self.apart(&slow.copied().collect::<Vec<_>>())
+            + self
+                .apart(&others)
+                .min(self.apart(&self.data) + self.apart(&self.commit) + 50 * CUT_NS);
         let low = if pid.is_some() && !least {
             meanwhile(&own, true)
         } else {
