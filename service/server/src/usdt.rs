@@ -29,8 +29,6 @@ pub enum LumpOp {
 pub const STAGES: [&CStr; 9] = [
     c"recv", c"sched", c"index", c"submit", c"journal", c"wait", c"write", c"flush", c"reply",
 ];
-/// Name of `submit` before 0.2: scripts still get it, too, until 0.3.
-pub const OLD_SUBMIT: &CStr = c"data";
 
 /// A request has entered its store. `begin_ns`: when it arrived, `CLOCK_MONOTONIC`.
 #[inline(never)]

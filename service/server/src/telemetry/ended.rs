@@ -90,7 +90,6 @@ fn tell_tracers(ended: &RequestOutcome<'_>) {
         let behind = what.waited_for.filter(|_| stage == c"wait");
         usdt::request_stage(what.request, stage, ns, behind.unwrap_or(0));
     }
-    usdt::request_stage(what.request, usdt::OLD_SUBMIT, what.data_ns, 0);
     let store = ended.store.map_or(c"", |named| named.c_name.as_c_str());
     let ns = what.end_ns.saturating_sub(what.begin_ns);
     let method = ended.method.c;
