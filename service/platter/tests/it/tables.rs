@@ -137,8 +137,8 @@ fn hundredths(part: u64, whole: u64) -> String {
 fn the_document_has_the_published_tables_beside_the_models() {
     let mut table =
         "| workload | raw: table, model | ext4, xfs: tables' ratios | in whole blocks: \
-                     with the overlap rule, without | written out before reads: raw, with the \
-                     overlap rule, without |\n|---|---|---|---|---|\n"
+                     with the overlap rule, without | no read-ahead, \
+                     written out before reads: raw, with the overlap rule, without |\n|---|---|---|---|---|\n"
             .to_owned();
     for workload in &WORKLOADS {
         let raw_ns = elapsed_ns(workload, Policy::default(), false);
@@ -148,6 +148,7 @@ fn the_document_has_the_published_tables_beside_the_models() {
         let ideal_ns = elapsed_ns(workload, Policy::default(), true);
         let eager = Policy {
             write_before_read: true,
+            read_ahead: false,
             ..Policy::default()
         };
         let eager_ns = elapsed_ns(workload, eager, false);
