@@ -70,7 +70,6 @@ pub(super) struct SimCore {
     cached: Vec<Cached>,
     flights: Vec<Flight>,
     ends: u64,
-    head: u64,
     busy_until_ns: u64,
 }
 
@@ -100,7 +99,6 @@ impl SimCore {
             cached: Vec::new(),
             flights: Vec::new(),
             ends: 0,
-            head: 0,
             busy_until_ns: 0,
         }
     }
@@ -200,14 +198,7 @@ impl SimCore {
             IoOp::Write => &latency.write_ns,
             IoOp::Flush => &latency.flush_ns,
         };
-        let mut service = range.start + self.random.below(range.end.saturating_sub(range.start));
-        service += io.len().div_ceil(1024) * latency.per_kib_ns;
-        if io.op != IoOp::Flush {
-            let way = u128::from(self.head.abs_diff(io.offset));
-            let stroke = way * u128::from(latency.stroke_ns) / u128::from(self.size.max(1));
-            service += u64::try_from(stroke).unwrap_or(u64::MAX);
-            self.head = io.offset.saturating_add(io.len());
-        }
+        let service = range.start + self.random.below(range.end.saturating_sub(range.start));
         if latency.one_at_a_time {
             self.busy_until_ns = self.busy_until_ns.max(self.now_ns) + service;
             self.busy_until_ns
