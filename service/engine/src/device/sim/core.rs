@@ -10,6 +10,7 @@ use super::pages::Pages;
 use crate::declaration::IoOp;
 use crate::device::{Completion, Io, IoProgress, Next, WriteCache};
 use crate::random::Random;
+use crate::units::to_usize;
 
 /// Data I/Os between two that are hit by a lie that strikes now and then.
 const LIE_EVERY: u64 = 60;
@@ -153,7 +154,7 @@ impl SimCore {
 
     /// The unit at `lost`, if it is in this write, becomes what stands there.
     fn keep_old(&self, offset: u64, bytes: &mut [u8], lost: u64) {
-        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let unit = to_usize(self.options.unit);
         let at = lost
             .checked_sub(offset)
             .and_then(|at| usize::try_from(at).ok());
@@ -254,8 +255,8 @@ impl SimCore {
     /// `None`: it goes on with what is left of it.
     fn carry_out(&mut self, flight: &mut Flight) -> Option<io::Result<()>> {
         if let Some(FaultKind::Short(bytes)) = flight.fault.take_if(|fault| fault.is_short()) {
-            let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
-            let moved = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let unit = to_usize(self.options.unit);
+            let moved = to_usize(bytes);
             return match flight
                 .progress
                 .advance(&mut flight.io, moved, (unit, false))
@@ -346,7 +347,7 @@ impl SimCore {
             return;
         };
         let settled = self.cached.remove(at);
-        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let unit = to_usize(self.options.unit);
         let end = settled.offset + settled.bytes.len() as u64;
         self.durable.write(settled.offset, &settled.bytes);
         let (apart, overlapped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.cached)
@@ -412,7 +413,7 @@ impl SimCore {
 
     /// Of the chosen writes any sectors remain, as ended ones.
     fn keep_some(&mut self, chosen: impl Fn(&Cached) -> bool) {
-        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let unit = to_usize(self.options.unit);
         let ended = Some(self.ends);
         for cached in std::mem::take(&mut self.cached) {
             if !chosen(&cached) {
@@ -448,7 +449,7 @@ impl SimCore {
             Lie::TearsUnits => self.options.unit / 2,
             _ => self.options.unit,
         };
-        let unit = usize::try_from(unit).unwrap_or(usize::MAX);
+        let unit = to_usize(unit);
         let sectors: usize = self
             .cached
             .iter()
