@@ -372,9 +372,6 @@ impl Storage {
         mark: ScrubMark,
         end: Seal,
     ) -> Vec<u8> {
-        let block = usize::from(self.geometry.block_size().get());
-        let mut blocks = vec![0; 2 * block];
-        let (first, second) = blocks.split_at_mut(block);
         let copy = CheckedCopy {
             header: self.header,
             ring_head: head,
@@ -382,24 +379,10 @@ impl Storage {
             seal: end,
             sums: Some(sums),
         };
-        for place in [&mut *first, &mut *second] {
-            copy.put_into(place);
-            label::put_into(place, self.name.as_deref());
-        }
-        bad_places::put_into(first, self.data.bad_places());
-        claim::put_into(first, self.claim.as_ref());
-        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
-        let ring_head = JournalHeader { ring_head: head }.encode();
-        let fields = ring_head.iter().chain(mark.iter().flatten());
-        second
-            .iter_mut()
-            .zip(fields)
-            .for_each(|(to, from)| *to = *from);
-        let header = self.header.encode();
-        first
-            .iter_mut()
-            .zip(header)
-            .for_each(|(to, from)| *to = from);
+        let [mut blocks, second] = copy.blocks(self.name.as_deref(), mark);
+        bad_places::put_into(&mut blocks, self.data.bad_places());
+        claim::put_into(&mut blocks, self.claim.as_ref());
+        blocks.extend(second);
         blocks
     }
 
