@@ -443,6 +443,25 @@ impl Journal {
         from.distance_to(to, ByteLen(self.ring_len))
     }
 
+    /// The whole units of the ring that hold the bytes from a position to `end`: the first one, and
+    /// the bytes of all.
+    pub(crate) fn units(&self, from: RingPosition, end: u64) -> (RingPosition, u64) {
+        let start = from.0 - from.0 % self.unit;
+        (RingPosition(start), end.next_multiple_of(self.unit) - start)
+    }
+
+    /// As [`units`](Self::units), of the bytes to read next on the way to `until`: at most `most` of
+    /// them, and none behind the end of the ring.
+    pub(crate) fn chunk(
+        &self,
+        from: RingPosition,
+        until: RingPosition,
+        most: u64,
+    ) -> (RingPosition, u64) {
+        let end = if until > from { until.0 } else { self.ring_len };
+        self.units(from, end.min(from.0 + most))
+    }
+
     /// A new head is on stable storage, and a sum of the log there or behind it.
     pub(crate) fn set_head(&mut self, head: RingPosition, sums: LogSum) {
         (self.head, self.sums) = (head, sums);
