@@ -5,6 +5,7 @@ use std::ops::Deref;
 use super::io::BlockingIo;
 use super::journal::FoundEnd;
 use crate::error::Error;
+use crate::format::bytes::with_bit_flipped;
 use crate::format::mend::mend;
 use crate::format::proof::{self, is_nonce_bit, one_bit};
 use crate::format::record::{Decoded, Record};
@@ -314,13 +315,8 @@ impl End {
         }
         let end = last.len().checked_sub(MAX_OVERHEAD_LEN + NONCE_LEN)?;
         let from = end as u64;
-        let mut last = last.get(end..)?.to_vec();
-        (0..last.len() * 8).find_map(|bit| {
-            let (at, mask) = (bit / 8, 1 << (bit % 8));
-            *last.get_mut(at)? ^= mask;
-            let end = decode(&last, Some((from + at as u64, mask)));
-            *last.get_mut(at)? ^= mask;
-            end
+        with_bit_flipped(last.get(end..)?, |last, (at, mask)| {
+            decode(last, Some((from + at as u64, mask)))
         })
     }
 }
