@@ -20,7 +20,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
+use crate::error::Error;
 use crate::waker::Waker;
 
 mod memory;
@@ -29,6 +31,9 @@ use memory::{MIN_ALIGNMENT, PageMemory, capacity_for};
 
 /// Bytes a pool keeps at most.
 const POOL_LIMIT: usize = 128 * 1024 * 1024;
+
+/// When to ask for memory again, where nothing more is known.
+const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// Gets of at most so many bytes may have the reserve: a lump of 64 KiB and its trailer.
 const SMALL: u64 = 128 << 10;
@@ -194,17 +199,6 @@ pub(crate) enum Short {
     Share,
 }
 
-/// All of the budget that puts may use is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted {
-    /// Bytes the buffer would have taken.
-    pub needed: u64,
-    /// Bytes in use by puts and gets.
-    pub used: u64,
-    /// Bytes there are for both.
-    pub budget: u64,
-}
-
 impl BufferPool {
     /// A pool of buffers aligned to `alignment` bytes, or to 4096 if that is more, without a
     /// budget.
@@ -294,6 +288,14 @@ impl BufferPool {
         self.buffer(state, len, capacity, charge)
     }
 
+    /// A buffer with these bytes that does not count.
+    #[must_use]
+    pub(crate) fn copy_of(self: &Arc<Self>, bytes: &[u8]) -> AlignedBuf {
+        let mut buf = self.get(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
     /// A buffer of `len` zero bytes that does not count.
     #[must_use]
     pub fn zeroed(self: &Arc<Self>, len: usize) -> AlignedBuf {
@@ -305,8 +307,8 @@ impl BufferPool {
     /// A buffer of `len` bytes for a put.
     ///
     /// # Errors
-    /// [`Exhausted`].
-    pub fn get_for_put(self: &Arc<Self>, len: usize) -> Result<AlignedBuf, Exhausted> {
+    /// [`Error::BuffersExhausted`].
+    pub fn get_for_put(self: &Arc<Self>, len: usize) -> Result<AlignedBuf, Error> {
         let capacity = capacity_for(len, self.alignment);
         let (needed, budget) = (capacity as u64, self.budget);
         let mut state = self.lock();
@@ -314,10 +316,11 @@ impl BufferPool {
         let puts_limit = budget - budget / 4;
         let room = used.saturating_add(needed) <= budget && state.puts + needed <= puts_limit;
         if used > 0 && !room {
-            return Err(Exhausted {
+            return Err(Error::BuffersExhausted {
                 needed,
                 used,
                 budget,
+                retry_after: RETRY_AFTER,
             });
         }
         state.hold(Charge::Put, needed);

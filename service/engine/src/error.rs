@@ -378,6 +378,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes an error of the system one of an action on a device or file.
+    pub(crate) fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System {
+            what,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+
     /// Bytes of a lump that do not fit; `start`: first byte of its portion in the device.
     pub(crate) fn mismatch(id: LumpId, portion: Portion, start: u64, misfit: &Misfit) -> Self {
         Self::ChecksumMismatch(Box::new(LumpDamage {

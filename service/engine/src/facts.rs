@@ -8,6 +8,8 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::sysfs::DeviceNumber;
+
 /// Whether a write that has ended can still be lost with the power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteCache {
@@ -123,15 +125,11 @@ fn device_of(metadata: &std::fs::Metadata) -> Option<PathBuf> {
     if !metadata.file_type().is_block_device() {
         return None;
     }
-    let (major, minor) = (
-        rustix::fs::major(metadata.rdev()),
-        rustix::fs::minor(metadata.rdev()),
-    );
-    std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+    std::fs::canonicalize(DeviceNumber::of(metadata.rdev()).sysfs()).ok()
 }
 
 /// The `queue` of the disk that the block device is (a partition of).
-fn queue_of(device: &Path) -> Option<PathBuf> {
+pub(crate) fn queue_of(device: &Path) -> Option<PathBuf> {
     let queues = [Some(device), device.parent()];
     let mut queues = queues.into_iter().flatten().map(|path| path.join("queue"));
     queues.find(|queue| queue.is_dir())

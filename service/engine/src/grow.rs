@@ -6,20 +6,17 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 
 use crate::create::{Prealloc, SMALLEST_SHARE};
-use crate::device;
 use crate::error::Error;
+use crate::format::Geometry;
 use crate::format::checkpoint::reserved_len;
 use crate::format::header::MAX_DATA_LEN;
-use crate::layout::{self, Detected, LayoutError};
 use crate::machine::Machine;
-use crate::options::{Layout, StoreOptions};
+use crate::options::Layout;
 use crate::storage::finish;
-use crate::store::Store;
 use crate::units::ByteLen;
 
 /// How a store grows.
@@ -51,9 +48,6 @@ pub enum GrowError {
     /// The store cannot be opened, or its device fails.
     #[error(transparent)]
     Store(#[from] Error),
-    /// There is no store.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
     /// A file has the size that it is given.
     #[error("{path} is a file: say how large the store shall be, e.g. --capacity 64G")]
     CapacityRequired {
@@ -93,40 +87,35 @@ pub enum GrowError {
 /// # Errors
 /// [`GrowError`].
 pub fn grow(path: &Path, options: &GrowOptions<'_>) -> Result<Grown, GrowError> {
-    // What a power cut has left is made good, and every claim on the place is checked.
-    let one_at_a_time = StoreOptions {
-        queue_depth: 1,
-        machine: options.machine.cloned(),
-        ..StoreOptions::new("grow")
-    };
-    Store::open(path, one_at_a_time.clone())?.close()?;
-    let found = layout::detect_path(path)?;
-    let mut device = device::open(path, &one_at_a_time)?;
-    let sized = device.is_block_device || found.layout == Layout::Minfs;
-    let data_len = data_len(path, &found, sized.then_some(device.size), options.capacity)?;
-    let before = found.geometry.data_len();
-    let mut zeros = None;
-    if !sized {
-        let end = found.geometry.end().0 + (data_len.0 - before.0);
-        extend(path, end, options.prealloc)?;
-        zeros =
-            (options.prealloc == Prealloc::Zero).then_some(options.progress.unwrap_or(&|_, _| ()));
-    }
-    finish::grow(&mut device, &one_at_a_time, data_len, zeros)?;
-    Ok(Grown {
-        before: before.0,
-        after: data_len.0,
+    finish::change((path, options.machine), "grow", |io, recovered| {
+        let geometry = recovered.storage.geometry;
+        let device = io.device();
+        let sized = device.is_block_device || recovered.layout == Layout::Minfs;
+        let size = sized.then_some(device.size);
+        let data_len = data_len(path, &geometry, size, options.capacity)?;
+        let before = geometry.data_len();
+        let mut zeros = None;
+        if !sized {
+            let end = geometry.end().0 + (data_len.0 - before.0);
+            extend(path, end, options.prealloc)?;
+            zeros = (options.prealloc == Prealloc::Zero)
+                .then_some(options.progress.unwrap_or(&|_, _| ()));
+        }
+        finish::grow(io, recovered, data_len, zeros)?;
+        Ok(Grown {
+            before: before.0,
+            after: data_len.0,
+        })
     })
 }
 
 /// Bytes of the data region on a device of `size` bytes, or on a file (`None`).
 fn data_len(
     path: &Path,
-    found: &Detected,
+    geometry: &Geometry,
     size: Option<u64>,
     asked: Option<u64>,
 ) -> Result<ByteLen, GrowError> {
-    let geometry = &found.geometry;
     let available = size.map(|size| size.saturating_sub(geometry.base().0));
     let capacity = match (available, asked) {
         (Some(available), Some(wanted)) if wanted > available => {
@@ -164,20 +153,16 @@ fn data_len(
 
 /// Gives the file its new size.
 fn extend(path: &Path, end: u64, prealloc: Prealloc) -> Result<(), Error> {
-    let failed = |source| Error::System {
-        what: "cannot enlarge",
-        path: path.to_owned(),
-        source: Arc::new(source),
-    };
-    let file = File::options().write(true).open(path).map_err(failed)?;
-    let len = file.metadata().map_err(failed)?.len();
-    file.set_len(end.max(len)).map_err(failed)?;
+    let failed = || Error::system("cannot enlarge", path);
+    let file = File::options().write(true).open(path).map_err(failed())?;
+    let len = file.metadata().map_err(failed())?.len();
+    file.set_len(end.max(len)).map_err(failed())?;
     if prealloc != Prealloc::Sparse {
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, end) {
             Ok(()) => {}
             Err(rustix::io::Errno::OPNOTSUPP) if prealloc == Prealloc::Zero => {}
-            Err(errno) => return Err(failed(errno.into())),
+            Err(errno) => return Err(failed()(errno.into())),
         }
     }
-    file.sync_all().map_err(failed)
+    file.sync_all().map_err(failed())
 }

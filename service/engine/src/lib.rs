@@ -125,6 +125,7 @@ mod signature;
 mod stats;
 mod storage;
 mod store;
+mod sysfs;
 mod times;
 pub mod units;
 mod waker;

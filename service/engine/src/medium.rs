@@ -9,9 +9,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+
+use crate::sysfs::DeviceNumber;
 
 /// Devices that lie on each other, at most.
 const MAX_DEPTH: usize = 8;
@@ -47,7 +49,10 @@ impl VolatileMedium {
     pub(crate) fn of(target: &File) -> io::Result<Option<Self>> {
         let metadata = target.metadata()?;
         if metadata.file_type().is_block_device() {
-            return Ok(Self::of_device(&sysfs_of(metadata.rdev()), MAX_DEPTH));
+            return Ok(Self::of_device(
+                &DeviceNumber::of(metadata.rdev()).sysfs(),
+                MAX_DEPTH,
+            ));
         }
         Ok(Self::of_file(target, &metadata, MAX_DEPTH))
     }
@@ -59,7 +64,7 @@ impl VolatileMedium {
             RAMFS => Some(Self::Ramfs),
             OVERLAY => Some(Self::Overlay),
             // The device of the file system, where it has a single one.
-            _ => Self::of_device(&sysfs_of(metadata.dev()), depth),
+            _ => Self::of_device(&DeviceNumber::of(metadata.dev()).sysfs(), depth),
         }
     }
 
@@ -98,7 +103,7 @@ impl VolatileMedium {
         let place = place.ok()?;
         let metadata = place.metadata().ok()?;
         if metadata.file_type().is_block_device() {
-            return Self::of_device(&sysfs_of(metadata.rdev()), depth);
+            return Self::of_device(&DeviceNumber::of(metadata.rdev()).sysfs(), depth);
         }
         Self::of_file(&place, &metadata, depth)
     }
@@ -120,10 +125,4 @@ impl fmt::Display for VolatileMedium {
 pub(crate) fn open_place(path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
-}
-
-/// Where the kernel tells of the block device with this number.
-fn sysfs_of(device: u64) -> PathBuf {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }

@@ -24,7 +24,6 @@ use crate::owner::io_table::IoTable;
 use crate::owner::{Checkpointer, Driver, Limits, Owner, OwnerShared, Restored};
 use crate::stats::Counters;
 use crate::storage::claim::{self, HeldClaim};
-use crate::storage::headers;
 use crate::storage::io::{BlockingIo, memory_alignment};
 use crate::storage::recover::{Recovered, recover};
 use crate::storage::run;
@@ -56,7 +55,7 @@ impl Store {
         let thread = std::thread::Builder::new()
             .name("lump-owner".to_owned())
             .spawn(move || owner.run())
-            .map_err(|source| thread_error(&store.info().path, source))?;
+            .map_err(Error::system(START_THREADS, &store.info().path))?;
         let mut slot = store
             .inner
             .owner
@@ -79,13 +78,8 @@ impl Store {
     }
 }
 
-fn thread_error(path: &Path, source: io::Error) -> Error {
-    Error::System {
-        what: "cannot start the threads of",
-        path: path.to_owned(),
-        source: Arc::new(source),
-    }
-}
+/// What cannot be done if there is no thread.
+const START_THREADS: &str = "cannot start the threads of";
 
 /// Recovers a store and builds what runs it; no thread of the owner yet.
 fn prepare(
@@ -112,7 +106,7 @@ fn prepare(
     let info = store_info(&device, &recovered, &options);
     let block_size = recovered.storage.header.block_size;
     let shared = Arc::new(OwnerShared::new(&options));
-    let finisher = finisher(&shared.counters).map_err(|source| thread_error(&info.path, source))?;
+    let finisher = finisher(&shared.counters).map_err(Error::system(START_THREADS, &info.path))?;
     let limits = limits(&info, &options);
     let queue_depth = limits.data_ios as u64;
     // Bounded by the admission.
@@ -190,7 +184,6 @@ fn ready(
     io: &mut BlockingIo<'_>,
     options: &StoreOptions,
 ) -> Result<(Recovered, Option<HeldClaim>), Error> {
-    admit(io, options)?;
     // Before anything is read that another machine may be changing.
     let held = claim::take(io, options)?;
     match read_and_mend(io, options) {
@@ -206,17 +199,6 @@ fn read_and_mend(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<Reco
         make_good(io, &mut recovered, named)?;
     }
     Ok(recovered)
-}
-
-/// Asks whether the image is the one that is meant.
-fn admit(io: &mut BlockingIo<'_>, options: &StoreOptions) -> Result<(), Error> {
-    let Some(admission) = &options.admission else {
-        return Ok(());
-    };
-    admission(&headers::identity(io)?).map_err(|why| Error::WrongImage {
-        path: io.device().path.clone(),
-        why,
-    })
 }
 
 /// Names an image without a name; true: it has to be written now. In an image without a seal of

@@ -9,9 +9,8 @@ pub(crate) mod pieces;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::buffer::{AlignedBuf, BufferPool, Exhausted};
+use crate::buffer::{AlignedBuf, BufferPool};
 use crate::crc32c;
 use crate::error::Error;
 use crate::format::proof;
@@ -21,11 +20,8 @@ use crate::format::trailer::{LumpShape, max_payload, overhead_len};
 use crate::format::verify::Judged;
 use crate::lump::LumpId;
 use crate::times::EngineTimes;
-use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
+use crate::units::{BlockCount, BlockSize, SECTOR_LEN, to_usize};
 use pieces::{Begun, Pieces};
-
-/// When to ask for memory again, where nothing more is known.
-const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// Bytes of the largest lump that is put in a run. One that is larger is committed as ordered: two
 /// flushes cost it little, and opening need not read it.
@@ -53,9 +49,7 @@ impl LumpBuf {
     /// # Errors
     /// [`Error::LumpTooLarge`], [`Error::BuffersExhausted`].
     pub fn new(len: u64, block_size: BlockSize, pool: &Arc<BufferPool>) -> Result<Self, Error> {
-        Self::with(len, block_size, |total| {
-            pool.get_for_put(total).map_err(exhausted)
-        })
+        Self::with(len, block_size, |total| pool.get_for_put(total))
     }
 
     fn with(
@@ -233,7 +227,7 @@ impl LumpBuf {
     fn link_slot(&self, samples: u64) -> LinkSlot {
         let overhead = overhead_len(self.shape.payload_len());
         let end = self.shape.total_len() - overhead;
-        let in_buf = |at: u64| usize::try_from(at - self.start as u64).unwrap_or(usize::MAX);
+        let in_buf = |at: u64| to_usize(at - self.start as u64);
         LinkSlot {
             padding: in_buf(self.shape.payload_len())..in_buf(end),
             samples,
@@ -278,15 +272,6 @@ fn shape_of(len: u64, block_size: BlockSize) -> Result<(LumpShape, usize), Error
     let shape = LumpShape::new(len, block_size).map_err(|_| too_large())?;
     let total = usize::try_from(shape.total_len()).map_err(|_| too_large())?;
     Ok((shape, total))
-}
-
-fn exhausted(why: Exhausted) -> Error {
-    Error::BuffersExhausted {
-        needed: why.needed,
-        used: why.used,
-        budget: why.budget,
-        retry_after: RETRY_AFTER,
-    }
 }
 
 /// Room for a link in the padding of a lump that can be put in a run.
@@ -345,7 +330,7 @@ impl LumpData {
     /// A range of these bytes, which it must be within.
     pub(crate) fn narrowed(self, range: &Range<u64>) -> Self {
         let at = |offset: u64| {
-            let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+            let offset = to_usize(offset);
             self.start.saturating_add(offset).min(self.end)
         };
         let (start, end) = (at(range.start), at(range.end).max(at(range.start)));

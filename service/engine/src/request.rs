@@ -34,13 +34,6 @@ pub struct RequestCtx {
 }
 
 impl RequestCtx {
-    /// Sets the deadline to now, so that the request is answered before all without a deadline or
-    /// with a later one. Not to be combined with `drop_when_late`, which would drop it.
-    #[must_use]
-    pub fn immediate(self) -> Self {
-        self.within(Duration::ZERO)
-    }
-
     /// Sets the deadline to `time` from now.
     #[must_use]
     pub fn within(self, time: Duration) -> Self {
@@ -105,6 +98,12 @@ impl LumpRange {
         start: LumpId(0),
         end: None,
     };
+
+    /// True: the id is one of the range.
+    #[must_use]
+    pub fn contains(self, id: LumpId) -> bool {
+        self.start <= id && self.end.is_none_or(|end| id < end)
+    }
 
     /// Refuses a range that ends before it starts.
     ///

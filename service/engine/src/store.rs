@@ -290,23 +290,12 @@ impl Store {
     }
 
     /// Says when to try again, and counts it, if there is no memory.
-    fn out_of_memory(&self, error: Error) -> Error {
-        let Error::BuffersExhausted {
-            needed,
-            used,
-            budget,
-            ..
-        } = error
-        else {
-            return error;
-        };
-        self.inner.shared.counters.buffer_refused.add(1);
-        Error::BuffersExhausted {
-            needed,
-            used,
-            budget,
-            retry_after: self.inner.shared.admission.retry_memory(),
+    fn out_of_memory(&self, mut error: Error) -> Error {
+        if let Error::BuffersExhausted { retry_after, .. } = &mut error {
+            self.inner.shared.counters.buffer_refused.add(1);
+            *retry_after = self.inner.shared.admission.retry_memory();
         }
+        error
     }
 
     /// As [`Store::lump_buf`], of memory that takes room only as it is filled, and that the budget

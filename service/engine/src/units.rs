@@ -1,8 +1,7 @@
 //! Quantities that must not be mixed up, each as a type of its own.
 //!
-//! The format counts in three ways (bytes, blocks of the store, bytes of the journal's ring) and
-//! the kernel in a fourth (sectors of 512 bytes whatever the device says). Arithmetic that may
-//! leave the range is checked at the place that knows what the result means.
+//! The format counts in three ways: bytes, blocks of the store, bytes of the journal's ring.
+//! Arithmetic that may leave the range is checked at the place that knows what the result means.
 
 use std::fmt;
 
@@ -13,10 +12,6 @@ pub struct ByteOffset(pub u64);
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteLen(pub u64);
-
-/// A sector of 512 bytes, as the block layer counts whatever the device's own sector size is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SectorIndex(pub u64);
 
 /// A block of the data region, counted from the region's start, in units of the store's block
 /// size. On disk it has 40 bits.
@@ -41,16 +36,13 @@ impl RingPosition {
     }
 }
 
+/// A number of bytes in memory; more than there can be is as many as there can be.
+pub(crate) fn to_usize(bytes: impl TryInto<usize>) -> usize {
+    bytes.try_into().unwrap_or(usize::MAX)
+}
+
 /// Bytes of a sector of the block layer.
 pub const SECTOR_LEN: u64 = 512;
-
-impl SectorIndex {
-    /// The sector that holds the byte at `offset`.
-    #[must_use]
-    pub fn containing(offset: ByteOffset) -> Self {
-        Self(offset.0 / SECTOR_LEN)
-    }
-}
 
 impl fmt::Display for ByteOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,10 +75,16 @@ fn lumps_stay_within_the_budget_and_puts_leave_room_for_gets() {
     let puts: Vec<_> = std::iter::from_fn(|| pool.get_for_put(4096).ok()).collect();
     assert_eq!((puts.len(), pool.used()), (7, 7 * 4096));
     let refused = pool.get_for_put(1).unwrap_err();
-    assert_eq!(
-        (refused.needed, refused.used, refused.budget),
-        (4096, 7 * 4096, 40_960)
-    );
+    let Error::BuffersExhausted {
+        needed,
+        used,
+        budget,
+        ..
+    } = refused
+    else {
+        panic!("{refused}");
+    };
+    assert_eq!((needed, used, budget), (4096, 7 * 4096, 40_960));
     let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let count = Arc::clone(&woken);
     pool.set_reader(Waker::new(move || {

@@ -9,12 +9,14 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::CreateOptions;
+use crate::facts::queue_of;
 use crate::guard::aliases::{self, Taken, as_flags};
 use crate::guard::in_use::{DiskDevices, check_file_unused};
 use crate::guard::{self, FormatError, Signature, User, VolatileMedium};
 use crate::layout;
 use crate::machine::Machine;
 use crate::signature::samples;
+use crate::sysfs::DeviceNumber;
 use crate::units::{ByteLen, ByteOffset};
 
 /// Unit of direct I/O when nothing better is known.
@@ -387,12 +389,9 @@ fn file_alignment(file: &File, metadata: &fs::Metadata) -> u64 {
 
 /// Logical sector size of the device with this number; of the whole disk, for a partition.
 fn device_sector_size(device: u64) -> Option<u64> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let sysfs = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    [sysfs.as_path(), sysfs.parent()?]
-        .iter()
-        .find_map(|path| fs::read_to_string(path.join("queue/logical_block_size")).ok())
-        .and_then(|text| text.trim().parse().ok())
+    let sysfs = fs::canonicalize(DeviceNumber::of(device).sysfs()).ok()?;
+    let text = fs::read_to_string(queue_of(&sysfs)?.join("logical_block_size")).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 use super::target::CreateTarget;
 use super::{CreateOptions, CreatePlan, Prealloc};
-use crate::format::checkpoint::{CheckpointHeader, HEADER_SPACE};
+use crate::format::checkpoint::CheckpointHeader;
 use crate::format::copies::CheckedCopy;
-use crate::format::journal_header::JournalHeader;
+use crate::format::journal_header::ScrubMark;
 use crate::format::seal::{LogSum, SealPlace};
-use crate::format::{Record, Seal, label, minfs};
+use crate::format::{Record, Seal, minfs};
 use crate::guard::{self, FormatError};
 use crate::storage::journal::new_epoch;
-use crate::units::{ByteOffset, RingPosition};
+use crate::units::{ByteOffset, RingPosition, to_usize};
 
 /// Bytes at both ends of a device that are zeroed: the places of nearly all signatures and of
 /// their backups, and more than the 128 blocks that mkfs.minfs zeroes.
@@ -47,7 +47,10 @@ pub(super) fn make(
     if target.has_partitions() {
         drop_partitions(target)?;
     }
-    let copy = write_journal(&mut writer, plan, options.name)?;
+    let (copy, end) = empty_journal(plan);
+    let [header, mut journal] = copy.blocks(options.name, ScrubMark::default());
+    journal.extend(end);
+    writer.write(plan.geometry.journal_header_offset(), &journal)?;
     writer.sync()?;
     reserve_checkpoints(&mut writer, plan)?;
     if target.is_block_device() {
@@ -57,9 +60,6 @@ pub(super) fn make(
         )?;
         writer.sync()?;
     }
-    let mut header = block_of(plan, &plan.header.encode());
-    copy.put_into(&mut header);
-    label::put_into(&mut header, options.name);
     writer.write(plan.geometry.base(), &header)?;
     writer.sync()?;
     if target.is_created() {
@@ -149,16 +149,9 @@ fn drop_partitions(target: &CreateTarget) -> Result<(), FormatError> {
     })
 }
 
-/// An empty journal: the ring's head at 0, and there the end of records with its seal. Returns the
-/// checked copy of both headers.
-fn write_journal(
-    writer: &mut Writer<'_>,
-    plan: &CreatePlan,
-    name: Option<&str>,
-) -> Result<CheckedCopy, FormatError> {
-    let head = JournalHeader {
-        ring_head: RingPosition(0),
-    };
+/// An empty journal: the checked copy of both headers, with the ring's head at 0, and the block
+/// there, with the end of records and its seal.
+fn empty_journal(plan: &CreatePlan) -> (CheckedCopy, Vec<u8>) {
     let seal = Seal {
         epoch: new_epoch(),
         log_end: 0,
@@ -167,24 +160,20 @@ fn write_journal(
     };
     let place = SealPlace {
         uuid: plan.header.uuid,
-        tail: head.ring_head,
+        tail: RingPosition(0),
         before: &[],
     };
     let mut end = Record::EndOfRecords.to_bytes();
     end.extend_from_slice(&seal.encode(place));
     let copy = CheckedCopy {
         header: plan.header,
-        ring_head: head.ring_head,
+        ring_head: RingPosition(0),
         log_head: 0,
         seal,
         sums: Some(LogSum::default()),
     };
-    let mut blocks = block_of(plan, &head.encode());
-    copy.put_into(&mut blocks);
-    label::put_into(&mut blocks, name);
-    blocks.extend(block_of(plan, &end));
-    writer.write(plan.geometry.journal_header_offset(), &blocks)?;
-    Ok(copy)
+    end.resize(plan.header.block_size.get().into(), 0);
+    (copy, end)
 }
 
 /// Marks the area behind the image as one for checkpoints: nothing is ever written there without.
@@ -192,19 +181,11 @@ fn reserve_checkpoints(writer: &mut Writer<'_>, plan: &CreatePlan) -> Result<(),
     let Some(area) = plan.checkpoints else {
         return Ok(());
     };
-    let mut header = CheckpointHeader::empty(plan.header.uuid).encode().to_vec();
-    header.resize(usize::try_from(HEADER_SPACE).unwrap_or(0), 0);
+    let header = CheckpointHeader::empty(plan.header.uuid).block();
     for slot in [area.slot(0), area.slot(1)] {
         writer.write(ByteOffset(slot), &header)?;
     }
     writer.sync()
-}
-
-/// `bytes` filled up with zeros to one block.
-fn block_of(plan: &CreatePlan, bytes: &[u8]) -> Vec<u8> {
-    let mut block = bytes.to_vec();
-    block.resize(usize::from(plan.header.block_size.get()), 0);
-    block
 }
 
 fn sync_directory(target: &CreateTarget) -> Result<(), FormatError> {
@@ -225,7 +206,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(target: &'a CreateTarget) -> Self {
-        let chunk = usize::try_from(CHUNK_LEN).unwrap_or(0);
+        let chunk = to_usize(CHUNK_LEN);
         // Memory for direct I/O: no device wants a coarser alignment than a 64 KiB page.
         let alignment = 64 * 1024;
         let space = vec![0; chunk + alignment];
@@ -271,9 +252,7 @@ impl<'a> Writer<'a> {
     }
 
     fn buffer(&mut self, len: u64) -> &mut [u8] {
-        let end = self
-            .start
-            .saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+        let end = self.start.saturating_add(to_usize(len));
         self.space.get_mut(self.start..end).unwrap_or_default()
     }
 

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::guard::aliases::{self, Taken};
 use crate::guard::{self, User};
 use crate::options::{IoBackendChoice, StoreOptions};
+use crate::units::to_usize;
 
 /// Most data I/Os a pool of threads carries at a time.
 const THREADS_LIMIT: usize = 32;
@@ -35,13 +36,7 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 /// Opens `path` with `O_DIRECT`, exclusively: `O_EXCL` on a block device, `flock` on a file, and
 /// every other way to its bytes with it. Of the options, those about access and I/O count.
 pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Device, Error> {
-    let system = |what| {
-        move |source| Error::System {
-            what,
-            path: path.to_owned(),
-            source: Arc::new(source),
-        }
-    };
+    let system = |what| Error::system(what, path);
     let file = claim(path, options.read_only)?;
     let is_block_device = file.is_block_device();
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
@@ -49,7 +44,7 @@ pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<Device, Error>
     let (alignment, memory_alignment) = alignment(&file, path, is_block_device)?;
     let declarer = Declarer(options.io_sink.clone());
     let file = Arc::new(file);
-    let unit = usize::try_from(alignment).unwrap_or(usize::MAX);
+    let unit = to_usize(alignment);
     let uring = match options.io_backend {
         IoBackendChoice::Threads => None,
         IoBackendChoice::Uring | IoBackendChoice::Auto => {
@@ -140,13 +135,7 @@ pub(crate) fn claim_now(path: &Path, read_only: bool, direct: bool) -> Result<Cl
         path: path.to_owned(),
         by,
     };
-    let system = |what| {
-        move |source| Error::System {
-            what,
-            path: path.to_owned(),
-            source: Arc::new(source),
-        }
-    };
+    let system = |what| Error::system(what, path);
     let place = aliases::open_place(path).map_err(system("cannot look at"))?;
     let file_type = place
         .metadata()

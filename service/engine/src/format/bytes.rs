@@ -89,6 +89,22 @@ impl<'a> FieldReader<'a> {
     }
 }
 
+/// What `find` says of the bytes with one bit flipped, from the last bit on until it finds something.
+/// It is told the byte and its flipped bit, too.
+pub(crate) fn with_bit_flipped<T>(
+    bytes: &[u8],
+    mut find: impl FnMut(&[u8], (usize, u8)) -> Option<T>,
+) -> Option<T> {
+    let mut flipped = bytes.to_vec();
+    (0..bytes.len() * 8).rev().find_map(|bit| {
+        let (at, mask) = (bit / 8, 1 << (bit % 8));
+        *flipped.get_mut(at)? ^= mask;
+        let found = find(&flipped, (at, mask));
+        *flipped.get_mut(at)? ^= mask;
+        found
+    })
+}
+
 /// `bytes` in hexadecimal, for error messages.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;

@@ -7,7 +7,7 @@ use super::geometry::Geometry;
 use super::record::{EMBED_PREFIX_LEN, PUT_LEN};
 use crate::crc32c;
 use crate::lump::LumpId;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// The first bytes of a checkpoint's header.
 pub const MAGIC: [u8; MAGIC_LEN] = *b"LsCp";
@@ -202,6 +202,14 @@ impl CheckpointHeader {
         self.lumps.div_ceil(ROWS_PER_CHUNK as u64)
     }
 
+    /// All bytes of a slot before its chunks.
+    #[must_use]
+    pub fn block(&self) -> Vec<u8> {
+        let mut block = self.encode();
+        block.resize(to_usize(HEADER_SPACE), 0);
+        block
+    }
+
     /// The encoded header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -373,9 +381,7 @@ pub fn read_chunk(
     }
     let at = fields.position();
     let rows = fields.u32_be("rows")?;
-    let len = usize::try_from(rows)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(ROW_LEN);
+    let len = to_usize(rows).saturating_mul(ROW_LEN);
     let Some(rows) = chunk
         .get(CHUNK_PREFIX_LEN..)
         .and_then(|rest| rest.get(..len))

@@ -7,6 +7,8 @@
 use super::bytes::FieldReader;
 use super::error::{DecodeError, Structure};
 use super::header::{HEADER_LEN, Header};
+use super::journal_header::{JournalHeader, ScrubMark};
+use super::label;
 use super::seal::{LogSum, SUM_LEN, Seal};
 use crate::crc32c;
 use crate::units::RingPosition;
@@ -164,6 +166,22 @@ impl CheckedCopy {
         if let Some(place) = block.get_mut(COPY_OFFSET..COPY_OFFSET + bytes.len()) {
             place.copy_from_slice(&bytes);
         }
+    }
+
+    /// The header block and the journal header block, both with this copy.
+    #[must_use]
+    pub fn blocks(&self, name: Option<&str>, mark: ScrubMark) -> [Vec<u8>; 2] {
+        let ring_head = self.ring_head;
+        let mut head = JournalHeader { ring_head }.encode().to_vec();
+        if mark != ScrubMark::default() {
+            head.extend(mark.encode());
+        }
+        [self.header.encode().to_vec(), head].map(|mut block| {
+            block.resize(self.header.block_size.get().into(), 0);
+            self.put_into(&mut block);
+            label::put_into(&mut block, name);
+            block
+        })
     }
 
     /// The seal that stood behind the end of the journal at `tail`, which is `used` bytes behind

@@ -28,7 +28,7 @@ pub mod trailer;
 pub mod unfinished;
 pub mod verify;
 
-mod bytes;
+pub(crate) mod bytes;
 
 pub use error::{DecodeError, DecodeErrorKind, Structure};
 pub use geometry::Geometry;

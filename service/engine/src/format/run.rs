@@ -4,7 +4,7 @@
 //! [`Link`]: it says which lump this is, its number in the run, and that it belongs to this run
 //! and to no other one. So opening finds the puts that have no record yet.
 
-use super::bytes::{FieldReader, join};
+use super::bytes::{FieldReader, join, with_bit_flipped};
 use super::error::Structure;
 use super::record::END_OF_RECORDS_LEN;
 use super::seal::{MAGIC_LEN, SEAL_LEN, Seal, SealPlace, mended};
@@ -218,24 +218,14 @@ impl Link {
             let wrong = plain.min(annexed) + wrong_bits(rest, &key_bytes);
             if wrong <= 1 || mutant::is(Mutant::ForgetsKeys) && plain.min(annexed) == 0 {
                 let fits = |link: &Self| link.key == key || mutant::is(Mutant::ForgetsKeys);
-                let link = Self::decode(bytes).or_else(|| Self::mended(bytes));
+                let mended = || with_bit_flipped(bytes, |bytes, _| Self::decode(bytes));
+                let link = Self::decode(bytes).or_else(mended);
                 if let Some(link) = link.filter(fits) {
                     return Some((link, REACH - at));
                 }
             }
             at = at.checked_sub(CRC_LEN)?;
         }
-    }
-
-    fn mended(bytes: &[u8]) -> Option<Self> {
-        let mut bytes = bytes.to_vec();
-        (0..bytes.len() * 8).find_map(|bit| {
-            let (at, mask) = (bit / 8, 1 << (bit % 8));
-            *bytes.get_mut(at)? ^= mask;
-            let link = Self::decode(&bytes);
-            *bytes.get_mut(at)? ^= mask;
-            link
-        })
     }
 }
 
@@ -285,16 +275,7 @@ impl Annex {
                 records: records.to_vec(),
             })
         };
-        exact(before).or_else(|| {
-            let mut bytes = before.to_vec();
-            (0..bytes.len() * 8).rev().find_map(|bit| {
-                let (at, mask) = (bit / 8, 1 << (bit % 8));
-                *bytes.get_mut(at)? ^= mask;
-                let found = exact(&bytes);
-                *bytes.get_mut(at)? ^= mask;
-                found
-            })
-        })
+        exact(before).or_else(|| with_bit_flipped(before, |bytes, _| exact(bytes)))
     }
 
     /// CRC32C of run, number and id, and of what is covered: it fits this put and no other one.

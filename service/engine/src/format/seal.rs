@@ -13,7 +13,7 @@
 //! been in the device's cache, and it says how to find out whether a power cut has taken some of it.
 
 use super::Portion;
-use super::bytes::{FieldReader, join};
+use super::bytes::{FieldReader, join, with_bit_flipped};
 use super::error::Structure;
 use super::proof;
 use super::record::END_OF_RECORDS_LEN;
@@ -203,28 +203,12 @@ pub(super) fn mended<S>(
     place: SealPlace<'_>,
     decode: impl Fn(&[u8], SealPlace<'_>) -> Option<S>,
 ) -> Option<S> {
-    let mut flipped = bytes.to_vec();
-    let in_seal = (0..bytes.len() * 8).find_map(|bit| {
-        let (at, mask) = (bit / 8, 1 << (bit % 8));
-        *flipped.get_mut(at)? ^= mask;
-        let seal = decode(&flipped, place);
-        *flipped.get_mut(at)? ^= mask;
-        seal
-    });
+    let in_seal = with_bit_flipped(bytes, |bytes, _| decode(bytes, place));
     if in_seal.is_some() || !bytes.starts_with(&magic) {
         return in_seal;
     }
-    let mut before = place.before.to_vec();
-    (0..before.len() * 8).find_map(|bit| {
-        let (at, mask) = (bit / 8, 1 << (bit % 8));
-        *before.get_mut(at)? ^= mask;
-        let place = SealPlace {
-            before: &before,
-            ..place
-        };
-        let seal = decode(bytes, place);
-        *before.get_mut(at)? ^= mask;
-        seal
+    with_bit_flipped(place.before, |before, _| {
+        decode(bytes, SealPlace { before, ..place })
     })
 }
 

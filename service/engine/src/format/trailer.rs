@@ -175,12 +175,6 @@ impl LumpShape {
         self.total_len() - self.payload_len
     }
 
-    /// First byte of the trailer within the portion.
-    #[must_use]
-    pub fn trailer_offset(self) -> u64 {
-        self.total_len() - OVERHEAD_LEN as u64
-    }
-
     /// Fills the bytes after the payload: `tail` must be the last [`Self::tail_len`] bytes of the
     /// portion, and `sums` those of the whole payload. Bytes before the table become zeros.
     ///

@@ -24,9 +24,9 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, ioctl};
 
-use super::number::DeviceNumber;
 use crate::error::User;
 pub(crate) use crate::medium::open_place;
+use crate::sysfs::{DeviceNumber, names_in};
 
 /// `LOOP_GET_STATUS64` of `linux/loop.h`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
@@ -146,27 +146,18 @@ fn take_below(
 impl Loop {
     /// All that are configured.
     fn all() -> io::Result<Vec<Self>> {
-        let entries = match fs::read_dir("/sys/block") {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut all = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            // Only a device that is configured has this folder. It may go away at any time.
-            if entry.path().join("loop").is_dir() {
-                all.extend(Self::of(&entry.file_name().to_string_lossy()));
-            }
-        }
-        Ok(all)
+        let devices = Path::new("/sys/block");
+        let names = names_in(devices)?.into_iter();
+        // Only a device that is configured has this folder. It may go away at any time.
+        let names = names.filter(|name| devices.join(name).join("loop").is_dir());
+        Ok(names.filter_map(|name| Self::of(&name)).collect())
     }
 
     /// The kernel's record of a loop device; where the device cannot be opened, its names in sysfs.
     fn of(name: &str) -> Option<Self> {
         let sysfs = Path::new("/sys/block").join(name);
         let text = |file: &str| fs::read_to_string(sysfs.join(file)).ok();
-        let number = DeviceNumber::parse(&text("dev")?)?;
+        let number = DeviceNumber::in_folder(&sysfs)?;
         let told = |file: &str| text(file)?.trim().parse::<u64>().ok();
         let (below, below_rdev, offset, limit) = match Self::status(name, number) {
             Some([device, inode, rdevice, offset, limit, ..]) => {

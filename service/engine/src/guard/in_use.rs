@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use super::aliases;
 use super::error::FormatError;
-use super::number::DeviceNumber;
 use crate::error::User;
+use crate::sysfs::{DeviceNumber, names_in};
 
 /// A block device with its partitions.
 #[derive(Debug)]
@@ -126,13 +126,9 @@ impl DiskDevices {
     /// A device that is built on this disk or one of its partitions.
     fn holder(&self) -> io::Result<Option<String>> {
         for (_, number) in &self.devices {
-            let entries = match fs::read_dir(number.sysfs().join("holders")) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            if let Some(entry) = entries.into_iter().next() {
-                return Ok(Some(entry?.file_name().to_string_lossy().into_owned()));
+            let holders = names_in(&number.sysfs().join("holders"))?;
+            if !holders.is_empty() {
+                return Ok(holders.into_iter().next());
             }
         }
         Ok(None)

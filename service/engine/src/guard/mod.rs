@@ -9,7 +9,6 @@ pub(crate) mod aliases;
 mod by_uuid;
 pub(crate) mod in_use;
 mod new_file;
-mod number;
 pub(crate) mod partitions;
 mod twins;
 
@@ -20,10 +19,10 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
 use aliases::Taken;
-use number::DeviceNumber;
 
 use crate::layout;
 use crate::signature::blkid;
+use crate::sysfs::DeviceNumber;
 
 pub use crate::error::User;
 pub use crate::medium::VolatileMedium;

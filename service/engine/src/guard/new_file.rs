@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::error::FormatError;
-use super::number::DeviceNumber;
+use crate::sysfs::DeviceNumber;
 
 /// Where devices have their names.
 const DEVICES: &str = "/dev";

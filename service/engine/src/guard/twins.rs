@@ -13,8 +13,8 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::aliases::{Taken, claim_node, open_node};
-use super::number::DeviceNumber;
 use crate::layout;
+use crate::sysfs::{DeviceNumber, names_in};
 
 /// The kernel's list of whole devices.
 const DISKS: &str = "/sys/block";
@@ -31,7 +31,7 @@ pub(super) fn take(target: &File, device: DeviceNumber, held: &mut Vec<File>) ->
         others.extend(volumes.map(|name| (name, false)));
     }
     for (name, same_disk) in others {
-        let number = number_of(&name);
+        let number = DeviceNumber::in_folder(&Path::new("/sys/class/block").join(&name));
         let Some(number) = number.filter(|number| *number != device) else {
             continue;
         };
@@ -103,20 +103,6 @@ fn text_of(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-fn names_in(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    names.collect()
-}
-
-fn number_of(name: &str) -> Option<DeviceNumber> {
-    let file = Path::new("/sys/class/block").join(name).join("dev");
-    DeviceNumber::parse(&fs::read_to_string(file).ok()?)
 }
 
 /// True: the device begins otherwise. `same_disk`: it says the same of itself; then one that cannot be

@@ -1,13 +1,14 @@
 //! The deep check: reads every lump and compares it with its checksum.
 
 use super::report::CheckReport;
-use super::{FINDINGS_LISTED, Inspector, Journal, checkpoint, data_lumps};
+use super::{FINDINGS_LISTED, Inspector, checkpoint, data_lumps};
 use crate::clock::monotonic_ns;
 use crate::finding::{Finding, FindingKind, Findings};
 use crate::format::sums::PayloadSums;
 use crate::format::verify::{Misfit, Provenance, Subject};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
+use crate::units::to_usize;
 
 /// Bytes read at a time.
 const PIECE: u64 = 1024 * 1024;
@@ -45,12 +46,8 @@ impl Inspector {
         if let Some(journal) = &self.journal {
             report.verified_lumps -= journal.damaged_embeds;
             report.damaged_lumps += journal.damaged_embeds;
-            let Journal {
-                geometry,
-                index,
-                ring,
-                ..
-            } = journal;
+            let (geometry, ring) = (&journal.store.geometry, &journal.ring);
+            let index = &journal.index;
             let mut lumps: Vec<(Portion, LumpId)> = data_lumps(index).collect();
             lumps.sort_unstable();
             let bytes_of = |portion: Portion| portion.byte_len(geometry.block_size()).0;
@@ -151,7 +148,7 @@ impl Inspector {
             match self.source.read(start + done, piece) {
                 Ok(bytes) => {
                     let payload = end.0.saturating_sub(done).min(piece);
-                    let payload = usize::try_from(payload).unwrap_or(usize::MAX);
+                    let payload = to_usize(payload);
                     sums.update(bytes.get(..payload).unwrap_or_default());
                 }
                 Err(error) => return Some(unreadable(error.to_string())),

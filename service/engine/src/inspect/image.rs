@@ -17,16 +17,14 @@ use crate::format::{Geometry, Header};
 use crate::layout::{self, HEAD_LEN};
 use crate::options::Layout;
 use crate::storage::headers::header_finding;
-use crate::units::ByteOffset;
+use crate::units::{ByteOffset, to_usize};
 
 /// Structures at the start of a target.
 pub(super) struct ImageStart {
     pub(super) layout: Layout,
-    /// `None`: its fields cannot be used.
-    pub(super) header: Option<Header>,
-    /// The checked copy beside the header.
-    pub(super) copy: FoundCopy,
-    pub(super) geometry: Option<Geometry>,
+    pub(super) base: ByteOffset,
+    /// The header and its copy; what is wrong with them is told. `None`: its fields cannot be used.
+    pub(super) proven: Option<ProvenHeader>,
     /// Name of the store, as the header block has it.
     pub(super) name: Option<String>,
     pub(super) minfs: Option<MinfsInfo>,
@@ -69,25 +67,21 @@ pub(super) fn find(source: &ImageSource) -> Result<ImageStart, Error> {
             error.to_string(),
         ));
     }
-    let (header, copy) = match decode_header(at(base), base, &mut findings) {
-        Some(proven) => (Some(proven.header), proven.copy),
-        None => (None, FoundCopy::Absent),
-    };
-    let geometry = header.map(|header| Geometry::new(ByteOffset(base), &header));
+    let proven = decode_header(at(base), base, &mut findings);
     if unfinished::is_marked(at(base)) {
         let (offset, len) = (base + MARK_OFFSET as u64, MARK_LEN as u64);
         let why = unfinished::WHY.to_owned();
         findings.push(Finding::new(FindingKind::Unfinished, offset, len, why));
     }
-    if let Some(geometry) = geometry {
-        check_size(source, &geometry, &mut findings);
+    let base = ByteOffset(base);
+    if let Some(proven) = &proven {
+        check_size(source, &Geometry::new(base, &proven.header), &mut findings);
     }
     Ok(ImageStart {
         layout,
-        header,
-        copy,
-        geometry,
-        name: label::decode(at(base)),
+        base,
+        proven,
+        name: label::decode(at(base.0)),
         minfs: in_minfs.then(|| minfs_info(at(INODES_OFFSET), at(DIRECTORY_OFFSET))),
         findings,
     })
@@ -114,7 +108,8 @@ fn decode_header(bytes: &[u8], base: u64, findings: &mut Vec<Finding>) -> Option
             if proven.damaged {
                 findings.push(header_finding(ByteOffset(base)));
             }
-            return Some(proven);
+            let damaged = false;
+            return Some(ProvenHeader { damaged, ..proven });
         }
         Err(error) => error,
     };
@@ -129,7 +124,7 @@ fn decode_header(bytes: &[u8], base: u64, findings: &mut Vec<Finding>) -> Option
     Some(ProvenHeader {
         header,
         copy: FoundCopy::of_block(bytes),
-        damaged: true,
+        damaged: false,
     })
 }
 
@@ -145,7 +140,7 @@ fn check_size(source: &ImageSource, geometry: &Geometry, findings: &mut Vec<Find
 }
 
 fn minfs_info(inodes: &[u8], directory: &[u8]) -> MinfsInfo {
-    let file = usize::try_from(FILE_INODE).unwrap_or(0) * INODE_LEN;
+    let file = to_usize(FILE_INODE) * INODE_LEN;
     let inode = Inode::decode(inodes.get(file..).unwrap_or_default()).ok();
     let entry = DirEntry::decode(directory).ok();
     MinfsInfo {
@@ -154,9 +149,11 @@ fn minfs_info(inodes: &[u8], directory: &[u8]) -> MinfsInfo {
     }
 }
 
-/// Describes a usable header.
-pub(super) fn describe(found: &ImageStart, header: &Header, geometry: &Geometry) -> ImageInfo {
-    ImageInfo {
+/// Describes a header, if it can be used.
+pub(super) fn describe(found: &ImageStart) -> Option<ImageInfo> {
+    let header = found.proven?.header;
+    let geometry = Geometry::new(found.base, &header);
+    Some(ImageInfo {
         layout: found.layout.name(),
         name: found.name.clone(),
         version: format!("1.{}", header.minor),
@@ -168,5 +165,5 @@ pub(super) fn describe(found: &ImageStart, header: &Header, geometry: &Geometry)
         data_region_bytes: geometry.data_len().0,
         end_offset: geometry.end().0,
         max_lump_bytes: max_payload(header.block_size),
-    }
+    })
 }

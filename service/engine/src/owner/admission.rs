@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::request::RequestCtx;
 use crate::stats::Counters;
+use crate::units::to_usize;
 
 /// A refused request is told to come back not earlier and not later than this.
 const RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(30));
@@ -162,7 +163,7 @@ impl Admission {
         let Some(max) = ctx.max_queue_len else {
             return Ok(());
         };
-        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let max = to_usize(max);
         if self.waiting() <= max {
             return Ok(());
         }

@@ -291,17 +291,10 @@ impl Checkpointer {
             // The collection was faster.
             return self.failed(ctx);
         }
-        let header = copying.header.encode();
+        let block = ctx.io.pool.copy_of(&copying.header.block());
         // The flush that comes next is the last one.
         copying.next = Some(LumpId::MAX);
         self.state = CheckpointState::Ending(copying);
-        let mut block = ctx
-            .io
-            .pool
-            .zeroed(usize::try_from(HEADER_SPACE).unwrap_or(0));
-        if let Some(place) = block.get_mut(..header.len()) {
-            place.copy_from_slice(&header);
-        }
         self.write(ctx, 0, block);
     }
 

@@ -391,8 +391,7 @@ impl Ctx {
         self.header.busy = true;
         let end = self.durable_end();
         let bytes = self.storage.header_blocks(head, self.header.mark, end);
-        let mut blocks = self.io.pool.get(bytes.len());
-        blocks.copy_from_slice(&bytes);
+        let blocks = self.io.pool.copy_of(&bytes);
         self.header.copied = Some(end.log_end);
         self.header.copied_ns = monotonic_ns();
         self.header.lacks_places = false;

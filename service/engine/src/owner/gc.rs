@@ -20,7 +20,7 @@ use crate::storage::Storage;
 use crate::storage::journal::Journal;
 use crate::storage::journal::gc::{Collector, Taken};
 use crate::storage::journal::writer::Batch;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// State of the collection.
 pub(super) struct Gc {
@@ -263,7 +263,7 @@ impl Gc {
             self.failure = result.err();
             return;
         }
-        let nothing = vec![0; usize::try_from(len).unwrap_or(0)];
+        let nothing = vec![0; to_usize(len)];
         let bytes = match (&result, &buf) {
             (Ok(()), Some(buf)) => buf,
             _ => nothing.as_slice(),

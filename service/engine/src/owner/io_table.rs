@@ -19,7 +19,7 @@ use crate::health::{Condition, bound_ns};
 use crate::request::HeadOutcome;
 use crate::stats::Counters;
 use crate::storage::io::BlockingIo;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// What a write of the journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl IoTable {
 
     /// Reads whole units into a new buffer.
     pub(crate) fn read(&mut self, tag: Tag, offset: u64, len: u64, requests: Vec<RequestId>) {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = to_usize(len);
         let buf = match self.reservation.take() {
             Some(reservation) => reservation.into_buf(len),
             None => self.pool.get(len),

@@ -27,7 +27,7 @@ use crate::request::{HeadOutcome, ListOutcome, LumpRange, Placement, UsageOutcom
 use crate::stats::Counters;
 use crate::storage::index::IndexEntry;
 use crate::times::EngineTimes;
-use crate::units::{ByteOffset, RingPosition};
+use crate::units::{ByteOffset, to_usize};
 
 use ranges::clip;
 
@@ -51,8 +51,7 @@ impl Reads {
             return reply.send(Err(Error::NotFound { id }), Stage::Index);
         };
         if let Some(record) = ctx.storage.unrecorded.embedded(id, entry) {
-            let mut buf = ctx.io.pool.get(record.len());
-            buf.copy_from_slice(record);
+            let buf = ctx.io.pool.copy_of(record);
             let place = ReadPlace::Record {
                 position: entry.record(),
                 bytes: 0..record.len(),
@@ -246,13 +245,11 @@ fn record_extent(ctx: &mut Ctx, entry: IndexEntry) -> (ReadPlace, ByteOffset, u6
     let journal = &mut ctx.storage.journal;
     let position = entry.record();
     journal.pin(position);
-    let start = position.0 - position.0 % journal.unit();
-    let end = (position.0 + entry.record_len()).next_multiple_of(journal.unit());
-    let at = usize::try_from(position.0 - start).unwrap_or(usize::MAX);
-    let len = usize::try_from(entry.record_len()).unwrap_or(0);
-    let bytes = at..at.saturating_add(len);
-    let offset = ctx.storage.geometry.ring_byte(RingPosition(start));
-    (ReadPlace::Record { position, bytes }, offset, end - start)
+    let (start, len) = journal.units(position, position.0 + entry.record_len());
+    let at = to_usize(position.0 - start.0);
+    let bytes = at..at.saturating_add(to_usize(entry.record_len()));
+    let offset = ctx.storage.geometry.ring_byte(start);
+    (ReadPlace::Record { position, bytes }, offset, len)
 }
 
 /// The last block of a portion has told how long its lump is.

@@ -31,7 +31,7 @@ use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::scrub::ScrubPass;
 use crate::storage::index::IndexEntry;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 use plan::{Scanned, ScrubPlan, ScrubTarget, place};
 use verify::{Verified, Work};
@@ -393,7 +393,7 @@ impl Scrub {
                 place,
                 offset,
                 at: 0,
-                len: usize::try_from(len).unwrap_or(usize::MAX),
+                len: to_usize(len),
             });
         }
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
@@ -404,7 +404,7 @@ impl Scrub {
         let start = first.offset - first.offset % unit;
         let end = (last.offset + last.len as u64).next_multiple_of(unit);
         for part in &mut parts {
-            part.at = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
+            part.at = to_usize(part.offset - start);
         }
         self.submit(ctx, Work::Group(parts), start, end - start, now_ns);
     }

@@ -30,7 +30,6 @@ use crate::clock::monotonic_ns;
 use crate::declaration::RequestId;
 use crate::error::Error;
 use crate::lump::LumpId;
-use crate::units::RingPosition;
 
 /// While so many bytes of gets are being read, no other large get begins: what 8 GB/s move in half a
 /// millisecond.
@@ -294,12 +293,16 @@ impl WaitingRequests {
 
     /// Nothing that waits can be done.
     pub(super) fn refuse_all(&mut self, error: &Error) {
-        let waiting = self.changes.drain(..).chain(self.held.take_all());
-        let queued = std::iter::from_fn(|| self.queue.take_oldest());
-        for arrival in waiting.chain(queued) {
+        for arrival in self.take_all() {
             self.admission.leave();
             arrival.command.refuse(error.clone());
         }
+    }
+
+    fn take_all(&mut self) -> Vec<Arrival> {
+        let waiting = self.changes.drain(..).chain(self.held.take_all());
+        let queued = std::iter::from_fn(|| self.queue.take_oldest());
+        waiting.chain(queued).collect()
     }
 
     fn drop_late(&self, ctx: &Ctx, arrival: Arrival, late_ns: u64) {
@@ -317,9 +320,7 @@ impl WaitingRequests {
 impl Drop for WaitingRequests {
     /// The owner ends early, perhaps by a panic: whoever waits is told.
     fn drop(&mut self) {
-        let waiting = self.changes.drain(..).chain(self.held.take_all());
-        let queued = std::iter::from_fn(|| self.queue.take_oldest());
-        for arrival in waiting.chain(queued) {
+        for arrival in self.take_all() {
             arrival.command.refuse(Error::Closed);
         }
     }
@@ -400,34 +401,15 @@ fn stored_at(ctx: &Ctx, id: LumpId) -> Option<(u64, u64)> {
         let (offset, len) = ctx.storage.extent_of(portion);
         return Some((offset.0, len));
     }
-    let unit = ctx.storage.journal.unit();
-    let position = entry.record().0;
-    let start = position - position % unit;
-    let end = (position + entry.record_len()).next_multiple_of(unit);
-    let offset = ctx.storage.geometry.ring_byte(RingPosition(start));
-    Some((offset.0, end - start))
+    let position = entry.record();
+    let (start, len) = (ctx.storage.journal).units(position, position.0 + entry.record_len());
+    Some((ctx.storage.geometry.ring_byte(start).0, len))
 }
 
 impl StoreCommand {
     /// True: it changes the store.
     fn is_change(&self) -> bool {
-        match self {
-            Self::Put(_)
-            | Self::PutPiece(_)
-            | Self::Delete { .. }
-            | Self::DeleteRange { .. }
-            | Self::DeleteMany { .. }
-            | Self::Sync { .. } => true,
-            Self::Get { .. }
-            | Self::GetRange { .. }
-            | Self::GetPiece { .. }
-            | Self::Head { .. }
-            | Self::List { .. }
-            | Self::Usage { .. }
-            | Self::Embedded { .. }
-            | Self::Collect { .. }
-            | Self::Settle { .. }
-            | Self::Close { .. } => false,
-        }
+        let is_put = matches!(self, Self::Put(_) | Self::PutPiece(_));
+        is_put || self.is_delete() || matches!(self, Self::Sync { .. })
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll};
 
-use super::{LumpBuf, RUN_LIMIT, exhausted, shape_of};
+use super::{LumpBuf, RUN_LIMIT, shape_of};
 use crate::buffer::{AlignedBuf, BufferPool};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
@@ -21,7 +21,7 @@ use crate::format::trailer::LumpShape;
 use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
 use crate::times::{EngineTimes, OnDone};
-use crate::units::{BlockCount, BlockSize, SECTOR_LEN};
+use crate::units::{BlockCount, BlockSize, SECTOR_LEN, to_usize};
 use crate::waker::Waker;
 
 /// Hands a piece over: its first byte within the portion, and its bytes, which come back.
@@ -281,7 +281,7 @@ impl LumpBuf {
         let piece = (most.saturating_sub(tail) / unit * unit).max(unit);
         // One half is filled while the other is written.
         let both = pool.get_for_put(memory_for(most.max(piece + tail), pool.alignment()));
-        let [buf, other] = both.map_err(exhausted)?.halves(piece + tail);
+        let [buf, other] = both?.halves(piece + tail);
         let flow = Flow::default();
         flow.lock().free.push(other);
         let pieces = Pieces {
@@ -308,7 +308,7 @@ impl LumpBuf {
 
     /// Gives the buffer the length of the piece that begins now.
     fn fit(&mut self) {
-        let total = usize::try_from(self.shape.total_len()).unwrap_or(usize::MAX);
+        let total = to_usize(self.shape.total_len());
         let left = total - self.start;
         if let Some(pieces) = &self.pieces {
             let is_last = left < pieces.piece + (total - self.len);
@@ -318,7 +318,7 @@ impl LumpBuf {
 
     /// True: the piece that is being filled is the last one, or the only one.
     fn is_last(&self) -> bool {
-        let total = usize::try_from(self.shape.total_len()).unwrap_or(usize::MAX);
+        let total = to_usize(self.shape.total_len());
         self.start + self.buf.len() == total
     }
 

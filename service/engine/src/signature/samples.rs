@@ -15,7 +15,7 @@ use crate::buffer::{AlignedBuf, BufferPool};
 use crate::error::is_bad_spot;
 use crate::format::copies;
 use crate::format::header;
-use crate::units::ByteOffset;
+use crate::units::{ByteOffset, to_usize};
 
 /// Bytes of one read.
 const READ_LEN: u64 = 64 << 10;
@@ -73,7 +73,7 @@ const MAGICS: [Magic; 12] = [
 pub(crate) fn find(file: &File, len: u64, unit: u64) -> io::Result<Vec<Signature>> {
     let mut reader = Reader {
         file,
-        buf: BufferPool::new(4096).get(usize::try_from(READ_LEN).unwrap_or(0)),
+        buf: BufferPool::new(4096).get(to_usize(READ_LEN)),
         unreadable: 0,
     };
     let mut found = Vec::new();
@@ -134,7 +134,7 @@ fn backups(len: u64) -> Vec<u64> {
 /// The places in between.
 fn spread(len: u64, unit: u64) -> impl Iterator<Item = u64> {
     let step = (len / PLACES).max(READ_LEN).next_multiple_of(unit);
-    (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX))
+    (0..len).step_by(to_usize(step))
 }
 
 struct Reader<'a> {

@@ -6,7 +6,6 @@
 use super::index::{Filler, Index, IndexEntry};
 use super::io::{BlockingIo, Stream};
 use super::log_sum::KnownSum;
-use super::outside::Outside;
 use super::recover::{Before, FoundStore, Replayed};
 use crate::crc32c;
 use crate::format::checkpoint::{Area, CHUNK_LEN, CheckpointHeader, HEADER_SPACE, read_chunk};
@@ -158,7 +157,7 @@ fn load(
     let replayed = store
         .replay(io, RingPosition(first), before)
         .map_err(|_| CheckpointUse::NoRecords)?;
-    let end = &replayed.end;
+    let end = &replayed.applied.end;
     let seal = end
         .seal
         .filter(|seal| seal.epoch == header.epoch)
@@ -208,7 +207,6 @@ fn read_chunks(
     let whole = index.len() == header.lumps && crcs == header.chunks_crc;
     let before = Before {
         index,
-        outside: Outside::default(),
         mark_bytes: marked * MARK_LEN as u64,
         sums: None,
     };

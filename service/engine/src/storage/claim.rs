@@ -6,7 +6,7 @@ use crate::clock::{random_u64, wall_ns};
 use crate::error::Error;
 use crate::format::claim::{self, Claim};
 use crate::machine::Machine;
-use crate::options::StoreOptions;
+use crate::options::{ImageIdentity, StoreOptions};
 
 /// The claim with which a store is open.
 #[derive(Clone, Copy, Debug)]
@@ -16,19 +16,35 @@ pub(crate) struct HeldClaim {
     nonce: u64,
 }
 
-/// Writes this machine's claim into the image; `None`: the options ask for none.
+/// Asks whether the image is the one that is meant, and writes this machine's claim into it; `None`: the
+/// options ask for none.
 ///
 /// # Errors
-/// [`Error::Claimed`]: another machine has a claim, or writes one at this moment; those of reading
-/// the header and of I/O.
+/// [`Error::WrongImage`]; [`Error::Claimed`]: another machine has a claim, or writes one at this
+/// moment; those of reading the header and of I/O.
 pub(crate) fn take(
     io: &mut BlockingIo<'_>,
     options: &StoreOptions,
 ) -> Result<Option<HeldClaim>, Error> {
-    let Some(machine) = options.machine.as_ref().filter(|_| !options.read_only) else {
+    let machine = options.machine.as_ref().filter(|_| !options.read_only);
+    if machine.is_none() && options.admission.is_none() {
+        return Ok(None);
+    }
+    let found = headers::find(io)?;
+    let (base, unit) = (found.geometry.base().0, io.unit());
+    if let Some(admission) = &options.admission {
+        let image = ImageIdentity {
+            uuid: uuid::Uuid::from_bytes(found.header.uuid),
+            name: found.name,
+        };
+        admission(&image).map_err(|why| Error::WrongImage {
+            path: io.device().path.clone(),
+            why,
+        })?;
+    }
+    let Some(machine) = machine else {
         return Ok(None);
     };
-    let (base, unit) = (headers::find(io)?.geometry.base().0, io.unit());
     let mut sector = io.read(base, unit)?;
     let foreign = machine.foreign_claim(&sector);
     if let Some(other) = foreign.filter(|_| !options.take_over) {

@@ -1,71 +1,45 @@
 //! Changes of a store that nobody has open: its size, its name.
 
-use std::sync::Arc;
+use std::path::Path;
 
 use super::io::{BlockingIo, memory_alignment};
 use super::recover::{Recovered, recover};
 use super::{Storage, claim};
 use crate::buffer::BufferPool;
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::error::Error;
 use crate::format::checkpoint::{Area, CheckpointHeader, HEADER_SPACE};
 use crate::format::{Geometry, minfs};
-use crate::options::StoreOptions;
-use crate::units::ByteLen;
+use crate::machine::Machine;
+use crate::options::{Layout, StoreOptions};
+use crate::store::Store;
+use crate::units::{ByteLen, to_usize};
 
 /// Bytes of one write of zeros.
 const ZEROS: u64 = 4 << 20;
 
-/// Makes the data region `data_len` bytes long, which is more than it was, and the device has. On a
-/// file the new bytes are written with zeros, if wanted.
-pub(crate) fn grow(
-    device: &mut Device,
-    options: &StoreOptions,
-    data_len: ByteLen,
-    zeros: Option<&dyn Fn(u64, u64)>,
-) -> Result<(), Error> {
-    let size = device.size;
-    let in_minfs = |storage: &Storage| storage.geometry.base().0 > 0;
-    with_store(device, options, |io, recovered| {
-        let storage = &mut recovered.storage;
-        let old_end = storage.geometry.end().0;
-        storage.header.data_len = data_len;
-        storage.geometry = Geometry::new(storage.geometry.base(), &storage.header);
-        if let Some(progress) = zeros {
-            write_zeros(io, old_end, storage.geometry.end().0, progress)?;
-        }
-        // Nothing of this matters to the store as it was, wherever it is interrupted.
-        if in_minfs(storage) {
-            if let Some(area) = Area::of_device(&storage.geometry, size) {
-                empty_checkpoints(io, storage, area)?;
-            }
-            write_inode(io, storage)?;
-        }
-        io.flush()?;
-        // The sector with the header and its checked copy decides.
-        write_headers(io, recovered)
-    })
+/// Changes the store at `path`, which nobody uses, under the claim of `machine` if there is one.
+pub(crate) fn change<T, E: From<Error>>(
+    (path, machine): (&Path, Option<&Machine>),
+    what: &'static str,
+    change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, E>,
+) -> Result<T, E> {
+    let one_at_a_time = StoreOptions {
+        queue_depth: 1,
+        machine: machine.cloned(),
+        ..StoreOptions::new(what)
+    };
+    // What a power cut has left is made good, and every claim on the place is checked.
+    Store::open(path, one_at_a_time.clone())?.close()?;
+    let mut device = device::open(path, &one_at_a_time)?;
+    change_on(&mut device, &one_at_a_time, change)
 }
 
-/// Writes another name; the one before.
-pub(crate) fn rename(
+fn change_on<T, E: From<Error>>(
     device: &mut Device,
     options: &StoreOptions,
-    name: &str,
-) -> Result<Option<String>, Error> {
-    with_store(device, options, |io, recovered| {
-        let before = recovered.storage.name.replace(name.to_owned());
-        write_headers(io, recovered)?;
-        Ok(before)
-    })
-}
-
-/// Changes a store under this machine's claim.
-fn with_store<T>(
-    device: &mut Device,
-    options: &StoreOptions,
-    change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, Error>,
-) -> Result<T, Error> {
+    change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, E>,
+) -> Result<T, E> {
     let pool = BufferPool::new(memory_alignment(device));
     let mut next_token = 1;
     let mut io = BlockingIo::new(device, &pool, &mut next_token);
@@ -78,20 +52,42 @@ fn with_store<T>(
                 why: "it was not closed; serve it once and stop the service".to_owned(),
             });
         }
-        change(&mut io, &mut recovered)
+        Ok(change(&mut io, &mut recovered))
     });
-    claim::release(&mut io, held, done)
+    claim::release(&mut io, held, done)?
 }
 
-fn write_headers(io: &mut BlockingIo<'_>, recovered: &Recovered) -> Result<(), Error> {
+/// Makes the data region `data_len` bytes long, which is more than it was, and the device has. On a
+/// file the new bytes are written with zeros, if wanted.
+pub(crate) fn grow(
+    io: &mut BlockingIo<'_>,
+    recovered: &mut Recovered,
+    data_len: ByteLen,
+    zeros: Option<&dyn Fn(u64, u64)>,
+) -> Result<(), Error> {
+    let storage = &mut recovered.storage;
+    let old_end = storage.geometry.end().0;
+    storage.header.data_len = data_len;
+    storage.geometry = Geometry::new(storage.geometry.base(), &storage.header);
+    if let Some(progress) = zeros {
+        write_zeros(io, old_end, storage.geometry.end().0, progress)?;
+    }
+    // Nothing of this matters to the store as it was, wherever it is interrupted.
+    if recovered.layout == Layout::Minfs {
+        if let Some(area) = Area::of_device(&storage.geometry, io.device().size) {
+            empty_checkpoints(io, storage, area)?;
+        }
+        write_inode(io, storage)?;
+    }
+    io.flush()?;
+    // The sector with the header and its checked copy decides.
+    write_headers(io, recovered)
+}
+
+/// Writes both header blocks.
+pub(crate) fn write_headers(io: &mut BlockingIo<'_>, recovered: &Recovered) -> Result<(), Error> {
     let mark = recovered.scrub_mark.unwrap_or_default();
     recovered.storage.mend(io, mark, &[])
-}
-
-fn write(io: &mut BlockingIo<'_>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-    let mut buf = Arc::clone(io.pool()).get(bytes.len());
-    buf.copy_from_slice(bytes);
-    io.write(offset, buf)
 }
 
 fn write_zeros(
@@ -103,7 +99,8 @@ fn write_zeros(
     let mut at = start;
     while at < end {
         let len = ZEROS.min(end - at);
-        write(io, at, &vec![0; usize::try_from(len).unwrap_or(0)])?;
+        let zeros = io.pool().zeroed(to_usize(len));
+        io.write(at, zeros)?;
         at += len;
         progress(at - start, end - start);
     }
@@ -115,23 +112,18 @@ fn empty_checkpoints(io: &mut BlockingIo<'_>, storage: &Storage, area: Area) -> 
     if !HEADER_SPACE.is_multiple_of(io.unit()) {
         return Ok(());
     }
-    let header = CheckpointHeader::empty(storage.header.uuid).encode();
-    let mut bytes = vec![0; usize::try_from(HEADER_SPACE).unwrap_or(0)];
-    bytes
-        .iter_mut()
-        .zip(header)
-        .for_each(|(to, from)| *to = from);
-    write(io, area.slot(0), &bytes)?;
-    write(io, area.slot(1), &bytes)
+    let header = CheckpointHeader::empty(storage.header.uuid).block();
+    io.write_bytes(area.slot(0), &header)?;
+    io.write_bytes(area.slot(1), &header)
 }
 
 /// The block of inodes alone: the superblock before it is never at stake.
 fn write_inode(io: &mut BlockingIo<'_>, storage: &Storage) -> Result<(), Error> {
     let metadata = minfs::encode_metadata(storage.geometry.image_len().0);
     let (start, len) = (minfs::INODES_OFFSET, minfs::BLOCK_LEN);
-    let at = usize::try_from(start).unwrap_or(0);
-    let block = metadata.get(at..at + usize::try_from(len).unwrap_or(0));
-    write(io, start, block.unwrap_or_default())
+    let at = to_usize(start);
+    let block = metadata.get(at..at + to_usize(len));
+    io.write_bytes(start, block.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -140,7 +132,6 @@ mod tests {
     use crate::LumpId;
     use crate::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
     use crate::request::{Durability, Placement, RequestCtx};
-    use crate::store::Store;
     use crate::units::BlockSize;
 
     const BLOCKS: u64 = 100;
@@ -172,7 +163,10 @@ mod tests {
         for seed in 0..200_u64 {
             let disk = filled();
             disk.die_after(seed % 25);
-            let done = grow(&mut disk.device(), &StoreOptions::new("sim"), wanted, None);
+            let options = StoreOptions::new("sim");
+            let done = change_on(&mut disk.device(), &options, |io, recovered| {
+                grow(io, recovered, wanted, None)
+            });
             let mut random = Random::new(seed);
             let survivors = [Survivors::None, Survivors::Sectors(500), Survivors::All];
             let survivors = survivors[usize::try_from(seed % 3).unwrap()];

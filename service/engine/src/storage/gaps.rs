@@ -5,7 +5,8 @@ use super::headers::leads_to;
 use super::io::BlockingIo;
 use super::journal::Journal;
 use super::journal::rotted::rewrite;
-use super::recover::{Applied, Broken, FoundStore};
+use super::recover::{Applied, FoundStore};
+use super::replay::{Broken, Route};
 use crate::error::Error;
 use crate::finding::salvage::{SalvageAction, SalvageFinding};
 use crate::finding::{Finding, FindingKind};
@@ -14,7 +15,7 @@ use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::request::LumpRange;
 use crate::storage::index::{Index, IndexEntry};
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// Bytes behind a damaged record that are searched for the next one.
 const SEARCHED: u64 = 1024 * 1024;
@@ -23,8 +24,9 @@ const TRIES: usize = 64;
 
 /// A stretch of the log that cannot be read.
 pub(super) struct Gap {
-    from: RingPosition,
-    to: RingPosition,
+    pub(super) from: RingPosition,
+    /// Where the log goes on.
+    pub(super) to: RingPosition,
     kind: FindingKind,
     why: String,
 }
@@ -54,7 +56,11 @@ pub(super) fn replay_over(
     let first = next_record(io, store, broken.at)?;
     gaps.push(gap(broken, first)?);
     for _ in 0..TRIES {
-        match run(io, store, &gaps) {
+        let route = Route {
+            gaps: &gaps,
+            stop: None,
+        };
+        match store.apply(io, store.head, store.nothing(), route) {
             Ok(applied) if is_proved(store, &applied) => return Some((applied, gaps)),
             // An end, but not the one of this log.
             Ok(_) => {
@@ -71,29 +77,6 @@ pub(super) fn replay_over(
         }
     }
     None
-}
-
-/// Replays what lies between the gaps.
-fn run(io: &mut BlockingIo<'_>, store: &FoundStore, gaps: &[Gap]) -> Result<Applied, Box<Broken>> {
-    let (mut start, mut before) = (store.head, store.nothing());
-    let (mut records, mut puts, mut bytes, mut rotted) = (0, 0, 0, Vec::new());
-    for gap in gaps {
-        let applied = store.apply(io, start, before, Some(gap.from))?;
-        records += applied.records;
-        puts += applied.puts;
-        bytes += applied.bytes;
-        let (so_far, found) = applied.go_on();
-        before = so_far;
-        rotted.extend(found);
-        start = gap.to;
-    }
-    let mut applied = store.apply(io, start, before, None)?;
-    applied.records += records;
-    applied.puts += puts;
-    applied.bytes += bytes;
-    rotted.append(&mut applied.rotted);
-    applied.rotted = rotted;
-    Ok(applied)
 }
 
 /// True: the end that was reached is that of this log, by its seal and by the checked copy.
@@ -133,26 +116,21 @@ fn read(io: &mut BlockingIo<'_>, store: &FoundStore, from: u64, to: u64) -> Vec<
     let unit = io.unit();
     let mut bytes = Vec::new();
     let mut start = from - from % unit;
-    let skip = usize::try_from(from - start).unwrap_or(usize::MAX);
+    let skip = to_usize(from - start);
     while start < to {
         let offset = store.geometry.ring_byte(RingPosition(start)).0;
         match io.read(offset, unit) {
             Ok(read) => bytes.extend_from_slice(&read),
-            Err(_) => bytes.resize(bytes.len() + usize::try_from(unit).unwrap_or(0), 0),
+            Err(_) => bytes.resize(bytes.len() + to_usize(unit), 0),
         }
         start += unit;
     }
-    bytes.truncate(skip + usize::try_from(to.saturating_sub(from)).unwrap_or(0));
+    bytes.truncate(skip + to_usize(to.saturating_sub(from)));
     bytes.drain(..skip.min(bytes.len()));
     bytes
 }
 
 impl Gap {
-    /// Where the log goes on.
-    pub(super) fn end(&self) -> RingPosition {
-        self.to
-    }
-
     pub(super) fn finding(&self, store: &FoundStore) -> SalvageFinding {
         let (ring_len, from, to) = (store.geometry.ring_len().0, self.from.0, self.to.0);
         let len = to.checked_sub(from).unwrap_or(ring_len - from);
@@ -222,12 +200,11 @@ fn embedded(
     id: LumpId,
     entry: IndexEntry,
 ) -> Result<Vec<u8>, Error> {
-    let (unit, at) = (io.unit(), entry.record().0);
-    let (start, end) = (at - at % unit, at + entry.record_len());
-    let offset = storage.geometry.ring_byte(RingPosition(start)).0;
-    let bytes = io.read(offset, end.next_multiple_of(unit) - start)?;
-    let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let record = bytes.get(to_usize(at - start)..to_usize(end - start));
+    let (position, len) = (entry.record(), entry.record_len());
+    let (start, units) = storage.journal.units(position, position.0 + len);
+    let bytes = io.read(storage.geometry.ring_byte(start).0, units)?;
+    let at = to_usize(position.0 - start.0);
+    let record = bytes.get(at..at + to_usize(len));
     let mut record = record.unwrap_or_default().to_vec();
     if Record::decode(&record).is_err() {
         rewrite(&mut record, id, entry);

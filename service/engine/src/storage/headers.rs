@@ -6,6 +6,8 @@ use super::io::BlockingIo;
 use super::journal::{FoundEnd, new_epoch};
 use super::progress::DurableEnds;
 use super::recover::FoundStore;
+use super::replay::Route;
+use super::unsettled::LogEnd;
 use crate::device::Device;
 use crate::error::Error;
 use crate::finding::{Finding, FindingKind};
@@ -19,8 +21,8 @@ use crate::format::seal::LogSum;
 use crate::format::unfinished;
 use crate::format::{Geometry, Header, Seal, minfs};
 use crate::layout::{self, HeadError};
-use crate::options::{ImageIdentity, Layout};
-use crate::units::{ByteOffset, RingPosition};
+use crate::options::Layout;
+use crate::units::{ByteOffset, RingPosition, to_usize};
 
 /// Bytes in which the header of either layout lies.
 const PEEK: u64 = layout::HEAD_LEN as u64;
@@ -28,10 +30,10 @@ const PEEK: u64 = layout::HEAD_LEN as u64;
 const HEADER_PEEK: u64 = 512;
 
 /// Header and ring head as they stand on the disk.
-pub(super) struct FoundHeaders {
+pub(crate) struct FoundHeaders {
     pub(super) layout: Layout,
     pub(super) header: Header,
-    pub(super) geometry: Geometry,
+    pub(crate) geometry: Geometry,
     pub(super) scrub_mark: Option<ScrubMark>,
     /// Places that the disk has refused to write.
     pub(super) bad_places: Places,
@@ -44,99 +46,98 @@ pub(super) struct FoundHeaders {
     /// The copies in the header block and in the journal header block.
     copies: [FoundCopy; 2],
     /// Damage found so far.
-    pub(super) findings: Vec<Finding>,
-}
-
-/// A ring head that is to be believed.
-pub(super) struct FoundHead {
-    pub(super) head: RingPosition,
-    /// The copy that says the same: it may tell of the journal's end, too.
-    pub(super) copy: Option<CheckedCopy>,
-    /// Log offset of the end of the journal that both copies tell of; `None`: they are to be
-    /// written anew.
-    pub(super) copied: Option<u64>,
-    pub(super) progress: DurableEnds,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// Reads both blocks.
-pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
-    let (layout, base, proven, head_block) = find_image(io)?;
-    let ProvenHeader {
-        header,
-        copy,
-        damaged,
-    } = proven;
-    let geometry = Geometry::new(base, &header);
-    check_device(io.device(), &geometry)?;
-    let offset = geometry.journal_header_offset().0;
-    let block = io.read(offset, geometry.block_size().bytes());
-    let bytes = block.as_deref().unwrap_or_default();
-    let (scrub_mark, second) = (ScrubMark::decode(bytes), FoundCopy::of_block(bytes));
-    let head = match &block {
-        Err(error) => Err(error.clone()),
-        Ok(block) => JournalHeader::decode(block, geometry.ring_len())
-            .map(|header| header.ring_head)
-            .map_err(|error| Error::Corrupt {
-                what: "the journal header",
-                offset,
-                why: error.to_string(),
-            }),
-    };
-    let copies = [copy, second];
-    let mut findings = damaged_copies(&geometry, copies);
-    if damaged {
-        findings.push(header_finding(base));
-    }
-    Ok(FoundHeaders {
-        layout,
-        header,
-        geometry,
-        scrub_mark,
-        bad_places: bad_places::decode(&head_block),
-        name: label::decode(&head_block).or_else(|| label::decode(bytes)),
-        claim: claim::decode(&head_block),
-        head,
-        copies,
-        findings,
-    })
-}
-
-/// The identity of the image on a device.
 ///
 /// # Errors
 /// [`Error::NotAStore`], [`Error::Unsupported`], [`Error::Corrupt`], [`Error::Io`].
-pub(crate) fn identity(io: &mut BlockingIo<'_>) -> Result<ImageIdentity, Error> {
-    let found = find(io)?;
-    Ok(ImageIdentity {
-        uuid: uuid::Uuid::from_bytes(found.header.uuid),
-        name: found.name,
-    })
+pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
+    let (layout, base, proven, head_block) = find_image(io)?;
+    check_device(io.device(), &Geometry::new(base, &proven.header))?;
+    Ok(FoundHeaders::read(io, (layout, base), proven, &head_block))
 }
 
 impl FoundHeaders {
-    /// The ring head. `leads`: whether the records from there lead to the end that a copy tells of.
-    pub(super) fn ring_head(
-        &mut self,
-        leads: impl FnOnce(&CheckedCopy) -> bool,
-    ) -> Result<FoundHead, Error> {
-        let stands = self.head.as_ref().ok().copied();
-        let (head, copy) = choose_head(&self.geometry, &self.header, self.copies, stands, leads)
-            .ok_or(())
-            .or_else(|()| self.head.clone().map(|head| (head, None)))?;
-        if stands != Some(head) {
-            self.findings
-                .push(head_finding(&self.geometry, stands, head));
-        }
-        let sound =
-            self.findings.is_empty() && self.copies.iter().all(|copy| copy.intact().is_some());
-        Ok(FoundHead {
-            head,
+    /// Reads the journal header block. `proven`, `head_block`: from the header block.
+    pub(crate) fn read(
+        io: &mut BlockingIo<'_>,
+        (layout, base): (Layout, ByteOffset),
+        proven: ProvenHeader,
+        head_block: &[u8],
+    ) -> Self {
+        let ProvenHeader {
+            header,
             copy,
-            copied: copy
-                .filter(|copy| sound && copy.sums.is_some())
-                .map(|copy| copy.seal.log_end),
-            progress: DurableEnds::of_copies(self.copies),
-        })
+            damaged,
+        } = proven;
+        let geometry = Geometry::new(base, &header);
+        let offset = geometry.journal_header_offset().0;
+        let block = io.read(offset, geometry.block_size().bytes());
+        let bytes = block.as_deref().unwrap_or_default();
+        let (scrub_mark, second) = (ScrubMark::decode(bytes), FoundCopy::of_block(bytes));
+        let head = match &block {
+            Err(error) => Err(error.clone()),
+            Ok(block) => JournalHeader::decode(block, geometry.ring_len())
+                .map(|header| header.ring_head)
+                .map_err(|error| Error::Corrupt {
+                    what: "the journal header",
+                    offset,
+                    why: error.to_string(),
+                }),
+        };
+        let copies = [copy, second];
+        let mut findings = damaged_copies(&geometry, copies);
+        if damaged {
+            findings.push(header_finding(base));
+        }
+        Self {
+            layout,
+            header,
+            geometry,
+            scrub_mark,
+            bad_places: bad_places::decode(head_block),
+            name: label::decode(head_block).or_else(|| label::decode(bytes)),
+            claim: claim::decode(head_block),
+            head,
+            copies,
+            findings,
+        }
+    }
+
+    /// The store, with a ring head that is to be believed.
+    pub(crate) fn store(
+        &mut self,
+        io: &mut BlockingIo<'_>,
+        ends: Option<LogEnd>,
+    ) -> Result<FoundStore, Error> {
+        let mut store = FoundStore {
+            geometry: self.geometry,
+            uuid: self.header.uuid,
+            head: RingPosition(0),
+            copy: None,
+            copied: None,
+            ends,
+            progress: DurableEnds::default(),
+        };
+        let stands = self.head.as_ref().ok().copied();
+        let leads = |copy: &CheckedCopy| leads(io, &store, copy);
+        let chosen = choose_head(&self.geometry, &self.header, self.copies, stands, leads);
+        (store.head, store.copy) = match chosen {
+            Some(chosen) => chosen,
+            None => (self.head.clone()?, None),
+        };
+        if stands != Some(store.head) {
+            let finding = head_finding(&self.geometry, stands, store.head);
+            self.findings.push(finding);
+        }
+        let is_whole = |copy: &FoundCopy| copy.intact().is_some();
+        let sound = self.findings.is_empty() && self.copies.iter().all(is_whole);
+        let copy = store.copy.filter(|copy| sound && copy.sums.is_some());
+        store.copied = copy.map(|copy| copy.seal.log_end);
+        store.progress = DurableEnds::of_copies(self.copies);
+        Ok(store)
     }
 }
 
@@ -145,7 +146,7 @@ impl FoundHeaders {
 /// The copy beside the head stands for it: who writes the head without it leaves zeros there. The
 /// other one counts only if the records from its head lead to the end that it names; then nothing
 /// that another engine may have done to the head since matters.
-pub(crate) fn choose_head(
+fn choose_head(
     geometry: &Geometry,
     header: &Header,
     copies: [FoundCopy; 2],
@@ -179,13 +180,13 @@ pub(crate) fn choose_head(
 
 /// True: the records between the head of a copy and an end of the journal with this seal are those
 /// that the copy knows, and more.
-pub(crate) fn leads_to(copy: &CheckedCopy, used: u64, seal: Option<Seal>) -> bool {
+pub(super) fn leads_to(copy: &CheckedCopy, used: u64, seal: Option<Seal>) -> bool {
     seal.is_some_and(|seal| {
         seal.epoch == copy.seal.epoch && seal.log_end.checked_sub(used) == Some(copy.log_head)
     })
 }
 
-pub(crate) fn damaged_copies(geometry: &Geometry, copies: [FoundCopy; 2]) -> Vec<Finding> {
+fn damaged_copies(geometry: &Geometry, copies: [FoundCopy; 2]) -> Vec<Finding> {
     use crate::format::copies::{COPY_LEN, COPY_OFFSET};
     let blocks = [
         (FindingKind::Header, geometry.base().0),
@@ -211,11 +212,7 @@ pub(crate) fn header_finding(base: ByteOffset) -> Finding {
     Finding::new(FindingKind::Header, base.0, HEADER_LEN as u64, why)
 }
 
-pub(crate) fn head_finding(
-    geometry: &Geometry,
-    stands: Option<RingPosition>,
-    head: RingPosition,
-) -> Finding {
+fn head_finding(geometry: &Geometry, stands: Option<RingPosition>, head: RingPosition) -> Finding {
     let stands = stands.map_or("no place of the ring".to_owned(), |head| head.0.to_string());
     let why = format!(
         "the ring head is {stands}, and by its checked copy {}; the copy counts, and opening the \
@@ -231,7 +228,7 @@ pub(crate) fn head_finding(
     )
 }
 
-pub(crate) fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
+fn seal_finding(geometry: &Geometry, tail: RingPosition) -> Finding {
     let len = crate::format::seal::SEALED_END_LEN as u64;
     let why = "the seal of the journal is damaged; what it said is known all the same, and opening \
                the store writes it anew";
@@ -245,7 +242,7 @@ fn find_image(
     let unit = io.unit();
     let size = io.device().size.next_multiple_of(unit).max(unit);
     // Only what matters is read: whatever lies around it may be unreadable.
-    let mut head = vec![0; usize::try_from(PEEK.min(size)).unwrap_or(0)];
+    let mut head = vec![0; to_usize(PEEK.min(size))];
     for start in [0, minfs::FILE_OFFSET] {
         let len = HEADER_PEEK
             .next_multiple_of(unit)
@@ -254,7 +251,7 @@ fn find_image(
             continue;
         }
         let bytes = io.read(start, len)?;
-        let at = usize::try_from(start).unwrap_or(usize::MAX);
+        let at = to_usize(start);
         if let Some(place) = head.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(&bytes);
         }
@@ -281,7 +278,7 @@ fn find_image(
         }
     });
     let (layout, base, proven) = found?;
-    let block = head.get(usize::try_from(base.0).unwrap_or(usize::MAX)..);
+    let block = head.get(to_usize(base.0)..);
     let block = block.unwrap_or_default();
     if unfinished::is_marked(block) {
         return Err(Error::Unsupported {
@@ -329,7 +326,7 @@ pub(super) fn leads(io: &mut BlockingIo<'_>, store: &FoundStore, copy: &CheckedC
         head: copy.ring_head,
         ..*store
     };
-    let applied = trial.apply(io, trial.head, trial.nothing(), None);
+    let applied = trial.apply(io, trial.head, trial.nothing(), Route::default());
     applied.is_ok_and(|applied| {
         let end = &applied.end;
         let used = copy
@@ -344,7 +341,7 @@ pub(super) fn leads(io: &mut BlockingIo<'_>, store: &FoundStore, copy: &CheckedC
 ///
 /// `cut`: the end is where damage begins. Records before it that the copy knows of are those of the
 /// engine that it names, so what it says of them still holds.
-pub(super) fn seal_by_copy(store: &FoundStore, end: &mut FoundEnd, cut: bool) -> Option<Finding> {
+pub(crate) fn seal_by_copy(store: &FoundStore, end: &mut FoundEnd, cut: bool) -> Option<Finding> {
     let used = store.head.distance_to(end.tail, store.geometry.ring_len());
     if let (None, Some(copy)) = (end.seal, store.copy) {
         end.seal = copy.seal_at(used);
@@ -372,9 +369,6 @@ impl Storage {
         mark: ScrubMark,
         end: Seal,
     ) -> Vec<u8> {
-        let block = usize::from(self.geometry.block_size().get());
-        let mut blocks = vec![0; 2 * block];
-        let (first, second) = blocks.split_at_mut(block);
         let copy = CheckedCopy {
             header: self.header,
             ring_head: head,
@@ -382,24 +376,10 @@ impl Storage {
             seal: end,
             sums: Some(sums),
         };
-        for place in [&mut *first, &mut *second] {
-            copy.put_into(place);
-            label::put_into(place, self.name.as_deref());
-        }
-        bad_places::put_into(first, self.data.bad_places());
-        claim::put_into(first, self.claim.as_ref());
-        let mark = (mark != ScrubMark::default()).then(|| mark.encode());
-        let ring_head = JournalHeader { ring_head: head }.encode();
-        let fields = ring_head.iter().chain(mark.iter().flatten());
-        second
-            .iter_mut()
-            .zip(fields)
-            .for_each(|(to, from)| *to = *from);
-        let header = self.header.encode();
-        first
-            .iter_mut()
-            .zip(header)
-            .for_each(|(to, from)| *to = from);
+        let [mut blocks, second] = copy.blocks(self.name.as_deref(), mark);
+        bad_places::put_into(&mut blocks, self.data.bad_places());
+        claim::put_into(&mut blocks, self.claim.as_ref());
+        blocks.extend(second);
         blocks
     }
 
@@ -420,25 +400,11 @@ impl Storage {
                 // It is written whole below.
                 continue;
             }
-            let in_unit = position.0 % self.journal.unit();
-            let unit = self
-                .geometry
-                .ring_byte(RingPosition(position.0 - in_unit))
-                .0;
-            let mut bytes = io.read(unit, self.journal.unit())?;
-            if let Some(byte) = usize::try_from(in_unit)
-                .ok()
-                .and_then(|at| bytes.get_mut(at))
-            {
-                *byte ^= mask;
-            }
-            io.write(unit, bytes)?;
+            io.flip(self.geometry.ring_byte(*position).0, *mask)?;
         }
         let head = self.journal.head_and_sums();
         let blocks = self.header_blocks(head, mark, self.journal.end_seal());
-        let mut buf = io.pool().get(blocks.len());
-        buf.copy_from_slice(&blocks);
-        io.write(self.geometry.base().0, buf)?;
+        io.write_bytes(self.geometry.base().0, &blocks)?;
         self.settle(io)
     }
 
@@ -448,9 +414,7 @@ impl Storage {
     /// [`Error::Io`], [`Error::NoSpace`].
     pub(crate) fn settle(&self, io: &mut BlockingIo<'_>) -> Result<(), Error> {
         if let Some((position, bytes)) = self.journal.sealed_page() {
-            let mut buf = io.pool().get(bytes.len());
-            buf.copy_from_slice(&bytes);
-            io.write(self.geometry.ring_byte(position).0, buf)?;
+            io.write_bytes(self.geometry.ring_byte(position).0, &bytes)?;
         }
         io.flush()
     }

@@ -14,7 +14,7 @@ use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN};
 use crate::format::seal::SEALED_END_LEN;
 use crate::health::{bound_ns, hang_reason};
 use crate::storage::journal::FoundEnd;
-use crate::units::{BlockSize, RingPosition};
+use crate::units::{BlockSize, RingPosition, to_usize};
 
 /// Bytes of a stream read at a time. Two such pieces are in memory, one in use and one on its way.
 const PIECE: u64 = 2 * 1024 * 1024;
@@ -128,12 +128,12 @@ impl<'a> BlockingIo<'a> {
     }
 
     fn start_read(&mut self, offset: u64, len: u64) -> Started {
-        let buf = self.pool.get(usize::try_from(len).unwrap_or(usize::MAX));
+        let buf = self.pool.get(to_usize(len));
         self.start(IoOp::Read, offset, Some(buf))
     }
 
     /// Reads whole units.
-    pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<AlignedBuf, Error> {
+    pub(crate) fn read(&mut self, offset: u64, len: u64) -> Result<AlignedBuf, Error> {
         let started = self.start_read(offset, len);
         self.finish(&started)?.ok_or(Error::Closed)
     }
@@ -144,13 +144,29 @@ impl<'a> BlockingIo<'a> {
         self.finish(&started).map(|_| ())
     }
 
+    /// Writes bytes that fill whole units.
+    pub(super) fn write_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let buf = self.pool.copy_of(bytes);
+        self.write(offset, buf)
+    }
+
+    /// Flips bits of a byte of the device.
+    pub(super) fn flip(&mut self, byte: u64, mask: u8) -> Result<(), Error> {
+        let in_unit = byte % self.unit();
+        let mut bytes = self.read(byte - in_unit, self.unit())?;
+        if let Some(byte) = bytes.get_mut(to_usize(in_unit)) {
+            *byte ^= mask;
+        }
+        self.write(byte - in_unit, bytes)
+    }
+
     /// Makes what was read or written the state that a power cut leaves.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let started = self.start(IoOp::Flush, 0, None);
         self.finish(&started).map(|_| ())
     }
 
-    pub(super) fn unit(&self) -> u64 {
+    pub(crate) fn unit(&self) -> u64 {
         u64::from(self.device.alignment)
     }
 
@@ -332,8 +348,4 @@ impl RingReader {
 
 fn from(bytes: &[u8], at: u64) -> &[u8] {
     bytes.get(to_usize(at)..).unwrap_or_default()
-}
-
-fn to_usize(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }

@@ -11,14 +11,14 @@
 use super::Storage;
 use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
-use super::headers::{self, FoundHeaders};
-use super::index::{Batched, Index};
-use super::io::{BlockingIo, RingReader};
+use super::headers;
+use super::index::Index;
+use super::io::BlockingIo;
 use super::journal::{FoundEnd, Journal, JournalFindings};
-use super::log_sum::{KnownSum, Summing, differs};
+use super::log_sum::{KnownSum, differs};
 use super::lumps::Lumps;
-use super::outside::Outside;
 use super::progress::DurableEnds;
+use super::replay::{Broken, Replay, Rotted, Route};
 use super::run::{self, FoundRun};
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
@@ -26,14 +26,11 @@ use super::unrecorded::Unrecorded;
 use super::unsettled::{self, Flip, Judged, LogEnd};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::finding::salvage::with_hint;
-use crate::finding::{Finding, FindingKind};
 use crate::format::copies::CheckedCopy;
 use crate::format::journal_header::ScrubMark;
-use crate::format::mark::Marks;
-use crate::format::mend;
-use crate::format::mend::Mended;
-use crate::format::record::{Decoded, MAX_RECORD_LEN, Record};
+use crate::format::record::PREFIX_LEN;
 use crate::format::seal::LogSum;
 use crate::format::verify::Subject;
 use crate::format::{Geometry, Portion, Seal};
@@ -100,7 +97,7 @@ fn read(
     let started_ns = monotonic_ns();
     let mut headers = headers::find(io)?;
     let (geometry, header) = (headers.geometry, headers.header);
-    let (mut store, copied) = FoundStore::find(io, &mut headers, ends)?;
+    let mut store = headers.store(io, ends)?;
     let checkpoints = checkpoint::read_headers(io, &store);
     let newest = checkpoints.newest();
     newest.for_each(|header| store.progress.add_checkpoint(header));
@@ -116,13 +113,13 @@ fn read(
         Ok(judged) => judged,
         Err((tail, end)) => return Ok(ReadOutcome::Torn(tail, end)),
     };
-    let (records, bytes) = (replayed.records, replayed.bytes);
+    let (records, bytes) = (replayed.applied.records, replayed.applied.bytes);
     let unrecorded = std::mem::take(&mut replayed.unrecorded);
     let mut mended = headers.findings;
     let cut = salvaged.as_ref().is_some_and(|it| it.report.cut.is_some());
     let (found, index, data, flips) = replayed.into_found(io, &store, cut, &mut mended);
     let seal = found.end.seal;
-    let copied = copied.filter(|_| found.sums.is_some());
+    let copied = store.copied.filter(|_| found.sums.is_some());
     let summary = ReplaySummary {
         records,
         bytes,
@@ -157,36 +154,30 @@ fn read(
 }
 
 /// A store whose headers are read.
-pub(super) struct FoundStore {
-    pub(super) geometry: Geometry,
-    pub(super) uuid: [u8; 16],
-    pub(super) head: RingPosition,
+pub(crate) struct FoundStore {
+    pub(crate) geometry: Geometry,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) head: RingPosition,
     /// The checked copy that says the same.
-    pub(super) copy: Option<CheckedCopy>,
+    pub(crate) copy: Option<CheckedCopy>,
+    /// Log offset of the journal's end that both copies tell of; `None`: they are to be written anew.
+    pub(super) copied: Option<u64>,
     /// Where the journal ends; `None`: where replay finds an end.
-    pub(super) ends: Option<LogEnd>,
+    pub(crate) ends: Option<LogEnd>,
     /// How far the journal has come at least.
-    pub(super) progress: DurableEnds,
+    pub(crate) progress: DurableEnds,
 }
 
 /// A store whose journal is replayed.
 pub(super) struct Replayed {
-    index: Index,
-    records: u64,
-    bytes: u64,
-    pub(super) end: FoundEnd,
-    rotted: Vec<Rotted>,
+    pub(super) applied: Applied,
     data: DataRegion,
     largest_record: u64,
-    mark_bytes: u64,
-    /// The sum of the log at its end; `None`: unknown.
-    sum: Option<u32>,
     run: Option<FoundRun>,
     unrecorded: Unrecorded,
 }
 
 /// What an end that is not settled has led to: a report, bits to be flipped back.
-/// records.
 type Unsettled = (Option<UnsettledTail>, Vec<Flip>);
 
 impl Replayed {
@@ -199,13 +190,19 @@ impl Replayed {
         cut: bool,
         told: &mut Vec<Finding>,
     ) -> (JournalFindings, Index, DataRegion, Vec<(RingPosition, u8)>) {
-        let (mut end, sum) = (self.end, self.sum);
+        let Applied {
+            mut end,
+            sum,
+            lumps,
+            rotted,
+            ..
+        } = self.applied;
         // They hold if that of the seal follows from them.
         let by_seal = end.seal.and_then(|seal| seal.log_sum);
         let sums = store.sums().filter(|_| sum.is_some() && sum == by_seal);
         told.extend(headers::seal_by_copy(store, &mut end, cut));
         end.widen(&store.geometry, |offset, len| io.read(offset, len));
-        let flips = Rotted::make_good(self.rotted, &mut end, told);
+        let flips = Rotted::make_good(rotted, &mut end, told);
         if let Some(seal) = &mut end.seal {
             seal.log_sum = seal.log_sum.or(sum);
         }
@@ -214,10 +211,10 @@ impl Replayed {
             head: store.head,
             end,
             largest_record: self.largest_record,
-            mark_bytes: self.mark_bytes,
+            mark_bytes: lumps.mark_bytes,
             sums,
         };
-        (found, self.index, self.data, flips)
+        (found, lumps.index, self.data, flips)
     }
 
     /// Judges the last batch, or takes what was found in the run; an error: the log ends before.
@@ -231,7 +228,7 @@ impl Replayed {
         }
         let unit = io.unit();
         let read = |offset, len| io.read(offset, len);
-        match unsettled::judge_end(geometry, &self.end, unit, read) {
+        match unsettled::judge_end(geometry, &self.applied.end, unit, read) {
             Judged::Counts(tail, flips) => Ok((tail, flips)),
             Judged::Dropped(tail, end) => Err((tail, end)),
         }
@@ -241,7 +238,6 @@ impl Replayed {
 /// State brought about by the records before those to be replayed.
 pub(super) struct Before {
     pub(super) index: Index,
-    pub(super) outside: Outside,
     pub(super) mark_bytes: u64,
     /// A sum of the log at their end, or behind it.
     pub(super) sums: Option<KnownSum>,
@@ -249,63 +245,16 @@ pub(super) struct Before {
 
 /// Records applied; whether the lumps can be where these say is not looked at yet.
 pub(super) struct Applied {
-    pub(super) index: Index,
-    pub(super) outside: Outside,
+    pub(super) lumps: Lumps,
     pub(super) records: u64,
-    /// Those of them that put a lump.
-    pub(super) puts: u64,
-    pub(super) bytes: u64,
+    bytes: u64,
     pub(super) end: FoundEnd,
     /// Damaged records that were understood.
-    pub(super) rotted: Vec<Rotted>,
-    mark_bytes: u64,
+    rotted: Vec<Rotted>,
     sum: Option<u32>,
 }
 
-impl Applied {
-    /// The state that these records have brought about, and the damaged ones of them.
-    pub(super) fn go_on(self) -> (Before, Vec<Rotted>) {
-        let before = Before {
-            index: self.index,
-            outside: self.outside,
-            mark_bytes: self.mark_bytes,
-            sums: None,
-        };
-        (before, self.rotted)
-    }
-}
-
-/// A record that cannot be applied.
-pub(super) struct Broken {
-    pub(super) error: Error,
-    /// Its position.
-    pub(super) at: RingPosition,
-    /// Where the log ends when nothing that stands at the front of the ring is of this round of
-    /// it; else `at`.
-    pub(super) cut: RingPosition,
-}
-
 impl FoundStore {
-    /// Finds the head of the journal. Beside it: log offset of the end in the checked copies.
-    fn find(
-        io: &mut BlockingIo<'_>,
-        headers: &mut FoundHeaders,
-        ends: Option<LogEnd>,
-    ) -> Result<(Self, Option<u64>), Error> {
-        let mut store = Self {
-            geometry: headers.geometry,
-            uuid: headers.header.uuid,
-            head: RingPosition(0),
-            copy: None,
-            ends,
-            progress: DurableEnds::default(),
-        };
-        let found = headers.ring_head(|copy| headers::leads(io, &store, copy))?;
-        (store.head, store.copy) = (found.head, found.copy);
-        store.progress = found.progress;
-        Ok((store, found.copied))
-    }
-
     /// Applies all records from `start` on, the head or a position behind it, to what those before
     /// it have brought about.
     pub(super) fn replay(
@@ -314,78 +263,45 @@ impl FoundStore {
         start: RingPosition,
         before: Before,
     ) -> Result<Replayed, Error> {
-        let applied = self.apply(io, start, before, None);
+        let applied = self.apply(io, start, before, Route::default());
         let applied = applied.map_err(|broken| broken.error)?;
-        applied.outside.refuse(&self.geometry)?;
+        applied.lumps.outside.refuse(&self.geometry)?;
         self.prove(io, &applied)?;
         self.finish(io, applied)
     }
 
-    /// Applies the records, up to `stop` if given, where the log is taken to end.
+    /// Applies the records on a route.
     pub(super) fn apply(
         &self,
         io: &mut BlockingIo<'_>,
         start: RingPosition,
         before: Before,
-        stop: Option<RingPosition>,
+        route: Route<'_>,
     ) -> Result<Applied, Box<Broken>> {
-        let mut replay = Replay {
-            reader: RingReader::new(&self.geometry),
-            lumps: Lumps {
-                index: Batched::new(before.index),
-                outside: before.outside,
-                puts: 0,
-                mark_bytes: before.mark_bytes,
-            },
-            records: 0,
-            bytes: 0,
-            marks: Marks::default(),
-            summing: before
-                .sums
-                .map(|known| Summing::new(known.sum, &self.geometry)),
-            position: start,
-            go_to_front: None,
-            went_round: false,
-            rotted: Vec::new(),
-        };
-        let stop = stop.or(self.ends.map(|ends| ends.tail));
-        let end = match replay.run(io, self, stop) {
-            Ok(()) if stop.is_some() => {
-                let ends = self.ends.filter(|ends| ends.tail == replay.position);
-                let end = replay.reader.cut(io, replay.position);
-                end.map(|end| FoundEnd {
-                    seal: ends.map(|ends| ends.seal),
-                    ..end
-                })
-            }
-            Ok(()) => {
-                let end = replay.reader.end(io, self.uuid, replay.position);
-                let sum = replay.sum();
-                let epoch = before.sums.map(|known| known.epoch);
-                end.and_then(|end| {
-                    let sum = sum.filter(|_| epoch == end.seal.map(|seal| seal.epoch));
-                    self.refute(end, sum)
-                })
-            }
-            Err(error) => Err(error),
-        };
-        let (at, go_to_front) = (replay.position, replay.go_to_front);
-        let cut = go_to_front.filter(|_| replay.went_round || at.0 == 0);
-        let end = end.map_err(|error| {
-            let cut = cut.unwrap_or(at);
-            Box::new(Broken { error, at, cut })
+        let mut lumps = Lumps::new(before.index, before.mark_bytes);
+        let sums = before.sums.map(|known| known.sum);
+        let mut replay = Replay::new(self, start, sums);
+        replay.run(io, route, |placed| {
+            lumps.apply(&self.geometry, placed);
+            true
         })?;
         let sum = replay.sum();
+        let end = replay.end(io, route).and_then(|end| {
+            let epoch = end.seal.map(|seal| seal.epoch);
+            let is_known = before.sums.map(|known| known.epoch) == epoch;
+            match (route.stop, self.ends) {
+                (None, None) => self.refute(end, sum.filter(|_| is_known)),
+                _ => Ok(end),
+            }
+        });
+        let end = end.map_err(|error| replay.broken(error, PREFIX_LEN as u64))?;
         Ok(Applied {
-            index: replay.lumps.index.finish(),
-            outside: replay.lumps.outside,
+            lumps: lumps.settled(),
             records: replay.records,
-            puts: replay.lumps.puts,
             bytes: replay.bytes,
             end,
             sum,
             rotted: replay.rotted,
-            mark_bytes: replay.lumps.mark_bytes,
         })
     }
 
@@ -411,7 +327,7 @@ impl FoundStore {
         let settled = |rotted: &&Rotted| !unsettled.contains(&rotted.position);
         for rotted in applied.rotted.iter().filter(settled) {
             let Some((id, portion)) = rotted.finding.lump.and_then(|id| {
-                let entry = applied.index.get(id)?;
+                let entry = applied.lumps.index.get(id)?;
                 let portion = entry.portion()?;
                 (entry.record() == rotted.position).then_some((id, portion))
             }) else {
@@ -442,28 +358,17 @@ impl FoundStore {
         io: &mut BlockingIo<'_>,
         mut applied: Applied,
     ) -> Result<Replayed, Error> {
-        let Applied {
-            index,
-            outside,
-            end,
-            ..
-        } = &mut applied;
+        let (lumps, end) = (&mut applied.lumps, &applied.end);
         let used = self.head.distance_to(end.tail, self.geometry.ring_len());
-        let run = run::apply(io, (&self.geometry, used), end, (index, outside));
+        let run = run::apply(io, (&self.geometry, used), end, lumps);
         let (run, unrecorded) = run.map_or_else(Default::default, |(run, unrecorded)| {
             (Some(run), unrecorded)
         });
-        let (data, largest_record) = used_blocks(&applied.index, &self.geometry, io.device())?;
+        let (data, largest_record) = used_blocks(&lumps.index, &self.geometry, io.device())?;
         Ok(Replayed {
-            index: applied.index,
-            records: applied.records,
-            bytes: applied.bytes,
-            end: applied.end,
-            rotted: applied.rotted,
+            applied,
             data,
             largest_record,
-            mark_bytes: applied.mark_bytes,
-            sum: applied.sum,
             run,
             unrecorded,
         })
@@ -473,7 +378,6 @@ impl FoundStore {
     pub(super) fn nothing(&self) -> Before {
         Before {
             index: Index::new(&self.geometry),
-            outside: Outside::default(),
             mark_bytes: 0,
             sums: self.copy.and_then(|copy| {
                 let (epoch, sum) = (copy.seal.epoch, copy.sums?);
@@ -500,188 +404,4 @@ impl FoundStore {
         let replayed = self.replay(io, self.head, self.nothing());
         Ok((replayed.map_err(with_hint)?, None))
     }
-}
-
-struct Replay {
-    reader: RingReader,
-    lumps: Lumps,
-    summing: Option<Summing>,
-    records: u64,
-    bytes: u64,
-    marks: Marks,
-    /// The next record's.
-    position: RingPosition,
-    /// Where the record stands that led to the front of the ring.
-    go_to_front: Option<RingPosition>,
-    /// True: the records from the front on lead to the head, so they are those of an older round.
-    went_round: bool,
-    /// Damaged records that were understood.
-    rotted: Vec<Rotted>,
-}
-
-impl Replay {
-    /// Applies the records from `position` on, and leaves it at the `EndOfRecords`, at `stop`, or at
-    /// the record that cannot be applied.
-    fn run(
-        &mut self,
-        io: &mut BlockingIo<'_>,
-        store: &FoundStore,
-        stop: Option<RingPosition>,
-    ) -> Result<(), Error> {
-        let (ring_len, head) = (store.geometry.ring_len().0, store.head);
-        let mut wrapped = self.position < head;
-        let mut total = 1;
-        while stop != Some(self.position) {
-            let position = self.position;
-            let corrupt = |why: &str| Error::CorruptJournal {
-                ring_position: position.0,
-                why: why.to_owned(),
-            };
-            if self.go_to_front.is_some() && position == head {
-                self.went_round = true;
-                return Err(corrupt(
-                    "the records reach the head of the ring without an end",
-                ));
-            }
-            let bytes = self.reader.at(io, position, total)?;
-            let mended;
-            let (raw, decoded) = match Record::decode(bytes) {
-                Ok(decoded) => (bytes, decoded),
-                Err(error) => {
-                    mended = self
-                        .mend(io, &store.geometry)?
-                        .ok_or_else(|| corrupt(&error.to_string()))?;
-                    let decoded = Record::decode(&mended);
-                    let decoded = decoded.map_err(|error| corrupt(&error.to_string()))?;
-                    (mended.as_slice(), decoded)
-                }
-            };
-            let (record, len) = match decoded {
-                Decoded::Record { record, len } => (record, len as u64),
-                Decoded::NeedMore { total: more } if position.0 + more as u64 <= ring_len => {
-                    total = more as u64;
-                    continue;
-                }
-                Decoded::NeedMore { .. } => {
-                    return Err(corrupt("the record reaches beyond the end of the ring"));
-                }
-            };
-            if wrapped && position < head && position.0 + len > head.0 {
-                return Err(corrupt("the record runs into the head of the ring"));
-            }
-            total = 1;
-            let next = match record {
-                Record::GoToFront if wrapped || head.0 == 0 => {
-                    return Err(corrupt("a second round of the ring"));
-                }
-                Record::GoToFront => {
-                    wrapped = true;
-                    self.go_to_front = Some(position);
-                    RingPosition(0)
-                }
-                _ => RingPosition(position.0 + len),
-            };
-            self.records += 1;
-            self.bytes += len;
-            if record == Record::EndOfRecords {
-                return Ok(());
-            }
-            if let Some(summing) = &mut self.summing {
-                let is_known = Rotted::is_known(&self.rotted, position);
-                summing.add(position, raw.get(..to_usize(len)).filter(|_| is_known));
-            }
-            let foreign = self.marks.pass(&record);
-            self.lumps
-                .apply(&store.geometry, position, &record, foreign);
-            self.position = next;
-        }
-        Ok(())
-    }
-}
-
-impl Replay {
-    /// The sum of the log up to the position.
-    fn sum(&self) -> Option<u32> {
-        self.summing.as_ref()?.sum(self.position)
-    }
-
-    /// The bytes of the damaged record at `position`; `None`: it is not understood.
-    fn mend(
-        &mut self,
-        io: &mut BlockingIo<'_>,
-        geometry: &Geometry,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let position = self.position;
-        let bytes = self.reader.at(io, position, MAX_RECORD_LEN as u64)?;
-        let Some(mended) = mend::mend(bytes) else {
-            return Ok(None);
-        };
-        self.rotted.push(Rotted {
-            position,
-            flipped: mended.flipped,
-            finding: mended_finding(geometry, position, &mended),
-        });
-        Ok(Some(mended.record))
-    }
-}
-
-/// Tells of a damaged record that is understood.
-pub(crate) fn mended_finding(
-    geometry: &Geometry,
-    position: RingPosition,
-    mended: &Mended,
-) -> Finding {
-    let why = match mended.flipped {
-        Some((at, mask)) => {
-            format!("a bit of the record has flipped (byte {at}, mask {mask:#04x}); it is known")
-        }
-        None => "the data of an embedded lump is damaged: restore the lump from a copy".to_owned(),
-    };
-    let len = mended.record.len() as u64;
-    let finding = Finding::of_record(FindingKind::Record, geometry, position, len, why);
-    match Record::decode(&mended.record) {
-        Ok(Decoded::Record {
-            record: Record::Put { id, .. } | Record::Embed { id, .. } | Record::Delete { id },
-            ..
-        }) => finding.about(id),
-        _ => finding,
-    }
-}
-
-/// A record of which a bit has flipped.
-pub(super) struct Rotted {
-    pub(super) position: RingPosition,
-    /// The byte of the record, and the bit; `None`: it is somewhere in the data.
-    pub(super) flipped: Option<(usize, u8)>,
-    pub(super) finding: Finding,
-}
-
-impl Rotted {
-    /// Tells of the records, and returns the bits of the ring that are to be flipped back; before
-    /// the end of the journal they are.
-    fn make_good(
-        rotted: Vec<Self>,
-        end: &mut FoundEnd,
-        told: &mut Vec<Finding>,
-    ) -> Vec<(RingPosition, u8)> {
-        let flips: Vec<_> = rotted.iter().filter_map(Self::flip).collect();
-        end.flip(&flips);
-        told.extend(rotted.into_iter().map(|rotted| rotted.finding));
-        flips
-    }
-
-    /// True: the bytes of the last record, at this position, are what was written.
-    fn is_known(rotted: &[Self], position: RingPosition) -> bool {
-        let last = rotted.last().filter(|last| last.position == position);
-        last.is_none_or(|last| last.flipped.is_some())
-    }
-
-    fn flip(&self) -> Option<(RingPosition, u8)> {
-        let (at, mask) = self.flipped?;
-        Some((RingPosition(self.position.0 + at as u64), mask))
-    }
-}
-
-fn to_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }

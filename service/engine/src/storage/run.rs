@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use super::Storage;
-use super::index::{Index, IndexEntry};
+use super::index::IndexEntry;
 use super::io::BlockingIo;
 use super::journal::gc::Relocation;
 use super::journal::writer::Batch;
 use super::journal::{FoundEnd, Journal};
-use super::outside::Outside;
+use super::lumps::Lumps;
 use super::salvage::write_batch;
 use super::unrecorded::Unrecorded;
 use super::unsettled::{DataState, Flip, PIECE, examine};
@@ -21,7 +21,7 @@ use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
 use crate::options::{TailOutcome, UnsettledTail};
 use crate::request::LumpRange;
-use crate::units::{BlockCount, BlockIndex, RingPosition};
+use crate::units::{BlockCount, BlockIndex, RingPosition, to_usize};
 
 /// Findings in the run that the end of a journal names.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Linked {
 }
 
 /// Reads the run; `read`: whole blocks. `None`: the journal names none.
-pub(crate) fn find_puts<B: Deref<Target = [u8]>>(
+fn find_puts<B: Deref<Target = [u8]>>(
     geometry: &Geometry,
     end: &FoundEnd,
     mut read: impl FnMut(u64, u64) -> Result<B, Error>,
@@ -135,11 +135,8 @@ pub(crate) fn find_puts<B: Deref<Target = [u8]>>(
 
 impl FoundRun {
     /// Applies the puts to the state that a journal with this tail has brought about.
-    pub(crate) fn apply(
-        &self,
-        tail: RingPosition,
-        (index, outside): (&mut Index, &mut Outside),
-    ) -> Unrecorded {
+    fn apply(&self, tail: RingPosition, lumps: &mut Lumps) -> Unrecorded {
+        let Lumps { index, outside, .. } = lumps;
         let mut unrecorded = Unrecorded::default();
         for put in &self.puts {
             let FoundPut { id, portion, .. } = *put;
@@ -150,7 +147,7 @@ impl FoundRun {
             }
             outside.forget(id);
             index.insert(id, IndexEntry::data(tail, portion, None));
-            let mut lumps = vec![id];
+            let mut changed = vec![id];
             let mut rest = put.records();
             while let Ok(Decoded::Record { record, len }) = Record::decode(rest) {
                 let bytes = rest.get(..len).unwrap_or_default();
@@ -160,19 +157,19 @@ impl FoundRun {
                         outside.forget(id);
                         index.insert(id, IndexEntry::embedded(tail, len));
                         unrecorded.note_embedded(id, tail, bytes.to_vec());
-                        lumps.push(id);
+                        changed.push(id);
                     }
                     Record::Delete { id } => {
                         outside.forget(id);
                         index.remove(id);
-                        lumps.push(id);
+                        changed.push(id);
                     }
                     _ => break,
                 }
                 rest = rest.get(len..).unwrap_or_default();
             }
             let bytes = (PUT_LEN + put.records().len()) as u64;
-            unrecorded.note(lumps.into_iter(), bytes);
+            unrecorded.note(changed.into_iter(), bytes);
         }
         unrecorded
     }
@@ -227,7 +224,7 @@ fn links_of<B: Deref<Target = [u8]>>(
                 .collect(),
         };
         for (first, bytes) in pieces {
-            let blocks = bytes.chunks(usize::try_from(block).unwrap_or(usize::MAX));
+            let blocks = bytes.chunks(to_usize(block));
             for (number, bytes) in (first..).zip(blocks) {
                 let put = Link::find(bytes, run.key).and_then(|link| linked(link, run, number));
                 if let Some(put) = put {
@@ -274,23 +271,23 @@ fn annex_of<B: Deref<Target = [u8]>>(
 
 /// Applies the puts of the run that the end of a journal names, as if their records stood there.
 /// `used`: bytes of the ring between head and tail.
-pub(super) fn apply(
+pub(crate) fn apply(
     io: &mut BlockingIo<'_>,
     (geometry, used): (&Geometry, u64),
     end: &FoundEnd,
-    (index, outside): (&mut Index, &mut Outside),
+    lumps: &mut Lumps,
 ) -> Option<(FoundRun, Unrecorded)> {
     let mut run = find_puts(geometry, end, |offset, len| io.read(offset, len))?;
     let free = geometry.ring_len().0.saturating_sub(used);
     let room = |largest| Journal::room_for_puts(free, largest, io.unit());
     // A record for each lump, as the store has counted them that has answered.
     if run.puts_within(room(MAX_RECORD_LEN as u64)) < run.puts.len() {
-        let records = index.range(LumpRange::ALL);
+        let records = lumps.index.range(LumpRange::ALL);
         let largest = records.map(|(_, entry)| entry.record_len()).max();
         let most = room(largest.unwrap_or(0).max(PUT_LEN as u64));
         run.truncate(run.puts_within(most));
     }
-    let unrecorded = run.apply(end.tail, (index, outside));
+    let unrecorded = run.apply(end.tail, lumps);
     Some((run, unrecorded))
 }
 

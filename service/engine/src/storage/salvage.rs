@@ -11,7 +11,8 @@ use super::gaps::{self, Gap};
 use super::io::BlockingIo;
 use super::journal::writer::{Batch, BatchWrites};
 use super::journal::{FILLER, Journal};
-use super::recover::{Applied, Broken, FoundStore, Replayed};
+use super::recover::{Applied, FoundStore, Replayed};
+use super::replay::{Broken, Route};
 use crate::error::Error;
 use crate::finding::salvage::{LogCut, SalvageAction, SalvageFinding, SalvageReport, Winner};
 use crate::finding::{Blocks, Finding, FindingKind};
@@ -19,7 +20,7 @@ use crate::format::record::{Decoded, PREFIX_LEN, Record};
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::request::LumpRange;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// Bytes behind a cut that are searched for records.
 const SEARCHED: u64 = 1024 * 1024;
@@ -68,12 +69,12 @@ pub(super) fn replay(
 ) -> Result<(Replayed, Salvaged), Error> {
     let mut report = SalvageReport::default();
     let mut resume = None;
-    let mut applied = match store.apply(io, store.head, store.nothing(), None) {
+    let mut applied = match store.apply(io, store.head, store.nothing(), Route::default()) {
         Ok(applied) => applied,
         Err(broken) => match gaps::replay_over(io, store, &broken) {
             Some((applied, gaps)) => {
                 report.gaps = gaps.len() as u64;
-                resume = gaps.last().map(Gap::end);
+                resume = gaps.last().map(|gap: &Gap| gap.to);
                 gaps.iter().for_each(|gap| report.add(gap.finding(store)));
                 applied
             }
@@ -84,14 +85,14 @@ pub(super) fn replay(
     let lost = losses(store, &applied, size);
     let mut dropped = Vec::with_capacity(lost.len());
     for (claim, loss, winner) in lost {
-        applied.index.remove(claim.id);
+        applied.lumps.index.remove(claim.id);
         dropped.push(claim.id);
         report.add(finding(geometry, size, claim, loss, winner));
     }
-    report.lumps = applied.index.len();
+    report.lumps = applied.lumps.index.len();
     report.dropped_lumps = dropped.len() as u64;
     let newest = report.lumps + report.dropped_lumps;
-    report.superseded_records = applied.puts.saturating_sub(newest);
+    report.superseded_records = applied.lumps.puts.saturating_sub(newest);
     // The cut comes last in the log.
     if let Some(cut) = report
         .findings
@@ -116,7 +117,7 @@ fn apply_up_to(
     broken: Broken,
     report: &mut SalvageReport,
 ) -> Result<Applied, Error> {
-    let Broken { error, at, cut } = broken;
+    let Broken { error, at, cut, .. } = broken;
     let (kind, why) = match &error {
         Error::CorruptJournal { why, .. } => (FindingKind::Record, why.clone()),
         Error::Io { .. } => (FindingKind::Read, error.to_string()),
@@ -128,8 +129,11 @@ fn apply_up_to(
         let ring_position = at.0;
         return Err(Error::CorruptJournal { ring_position, why });
     }
-    let nothing = store.nothing();
-    let applied = store.apply(io, store.head, nothing, Some(cut));
+    let route = Route {
+        stop: Some(cut),
+        ..Route::default()
+    };
+    let applied = store.apply(io, store.head, store.nothing(), route);
     let applied = applied.map_err(|broken| broken.error)?;
     let ring_len = store.geometry.ring_len();
     let bytes_kept = store.head.distance_to(cut, ring_len);
@@ -179,7 +183,6 @@ fn search(io: &mut BlockingIo<'_>, store: &FoundStore, cut: RingPosition) -> (u6
     let Ok(bytes) = io.read(offset, end - start) else {
         return (0, 0);
     };
-    let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let bytes = bytes.get(to_usize(cut.0 - start)..to_usize(limit - start));
     let bytes = bytes.unwrap_or_default();
     let (mut at, mut records) = (0, 0);
@@ -204,10 +207,10 @@ fn losses(store: &FoundStore, applied: &Applied, size: u64) -> Vec<(Claim, Loss,
         portion,
         record,
     };
-    let within = applied.index.range(LumpRange::ALL);
+    let within = applied.lumps.index.range(LumpRange::ALL);
     let within = within.filter_map(|(id, entry)| Some((id, entry.record(), entry.portion()?)));
     let mut claims: Vec<Claim> = within
-        .chain(applied.outside.iter())
+        .chain(applied.lumps.outside.iter())
         .map(|(id, record, portion)| claim(id, record, portion))
         .collect();
     let mut lost: Vec<(Claim, Loss)> = Vec::new();

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::request::{LumpRange, Placement};
-use crate::units::{BlockCount, BlockIndex, RingPosition};
+use crate::units::{BlockCount, BlockIndex, RingPosition, to_usize};
 
 /// Bits of a word of the map.
 const WORD: u64 = u64::BITS as u64;
@@ -93,7 +93,7 @@ fn name(id: LumpId, portion: Portion, record: RingPosition) -> String {
 
 /// Marks every block in a map.
 fn by_map(blocks: u64, portions: impl Iterator<Item = Portion>) -> Result<Allocator, Overlap> {
-    let mut map = vec![0_u64; usize::try_from(blocks.div_ceil(WORD)).unwrap_or(usize::MAX)];
+    let mut map = vec![0_u64; to_usize(blocks.div_ceil(WORD))];
     for portion in portions {
         let (mut block, end) = (portion.start().0, portion.end().0);
         while block < end {

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use super::io::BlockingIo;
 use super::journal::FoundEnd;
 use crate::error::Error;
+use crate::format::bytes::with_bit_flipped;
 use crate::format::mend::mend;
 use crate::format::proof::{self, is_nonce_bit, one_bit};
 use crate::format::record::{Decoded, Record};
@@ -16,7 +17,7 @@ use crate::format::{Geometry, Portion};
 use crate::lump::LumpId;
 use crate::mutant::{self, Mutant};
 use crate::options::{TailOutcome, UnsettledTail};
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// Bytes of data read at a time.
 pub(super) const PIECE: u64 = 1024 * 1024;
@@ -67,13 +68,7 @@ pub(crate) fn judge_end<B: Deref<Target = [u8]>>(
 /// [`Error::Io`], [`Error::NoSpace`].
 pub(crate) fn flip_back(io: &mut BlockingIo<'_>, flips: &[Flip]) -> Result<(), Error> {
     for &(byte, mask) in flips {
-        let in_unit = byte % io.unit();
-        let mut bytes = io.read(byte - in_unit, io.unit())?;
-        let at = usize::try_from(in_unit).ok();
-        if let Some(byte) = at.and_then(|at| bytes.get_mut(at)) {
-            *byte ^= mask;
-        }
-        io.write(byte - in_unit, bytes)?;
+        io.flip(byte, mask)?;
     }
     if flips.is_empty() { Ok(()) } else { io.flush() }
 }
@@ -198,7 +193,6 @@ fn puts_between<B: Deref<Target = [u8]>>(
     let start = begin.0 - begin.0 % unit.max(1);
     let end = tail.0.next_multiple_of(unit.max(1));
     let bytes = read(geometry.ring_byte(RingPosition(start)).0, end - start).ok()?;
-    let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let bytes = bytes.get(to_usize(begin.0 - start)..to_usize(tail.0 - start));
     let mut bytes = bytes?.to_vec();
     // A record of which a bit has flipped is made good here, too: the proof is about what it says.
@@ -262,7 +256,7 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
         let Ok(bytes) = read(start + done, PIECE.min(len - done)) else {
             return DataState::Unreadable;
         };
-        let left = usize::try_from(payload_len - done).unwrap_or(usize::MAX);
+        let left = to_usize(payload_len - done);
         let payload = bytes.get(..left.min(bytes.len())).unwrap_or_default();
         let first = done / crate::units::SECTOR_LEN;
         words.extend(proof::words(first, payload));
@@ -314,13 +308,8 @@ impl End {
         }
         let end = last.len().checked_sub(MAX_OVERHEAD_LEN + NONCE_LEN)?;
         let from = end as u64;
-        let mut last = last.get(end..)?.to_vec();
-        (0..last.len() * 8).find_map(|bit| {
-            let (at, mask) = (bit / 8, 1 << (bit % 8));
-            *last.get_mut(at)? ^= mask;
-            let end = decode(&last, Some((from + at as u64, mask)));
-            *last.get_mut(at)? ^= mask;
-            end
+        with_bit_flipped(last.get(end..)?, |last, (at, mask)| {
+            decode(last, Some((from + at as u64, mask)))
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::owner::command::{StoreCommand, TimedReply};
 use crate::payload::pieces::{Begun, memory_for};
 use crate::payload::{LumpBuf, RUN_LIMIT};
 use crate::request::{PutCondition, RequestCtx};
+use crate::units::to_usize;
 
 /// Pieces that a lump must have at least: fewer would take more memory than all of it.
 const LEAST_PIECES: u64 = 4;
@@ -95,8 +96,8 @@ impl Store {
             store.send(ctx, StoreCommand::PutPiece(Box::new(piece)))
         });
         let sizes = (
-            usize::try_from(self.inner.piece_bytes.unwrap_or(0)).unwrap_or(usize::MAX),
-            usize::try_from(self.inner.info.logical_block_size).unwrap_or(usize::MAX),
+            to_usize(self.inner.piece_bytes.unwrap_or(0)),
+            to_usize(self.inner.info.logical_block_size),
         );
         let pool = &self.inner.pool;
         let buf = LumpBuf::in_pieces((len, block_size), sizes, pool, begun, hand_over);

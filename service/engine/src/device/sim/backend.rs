@@ -19,11 +19,10 @@ pub(super) struct SimBackend {
 
 impl SimBackend {
     pub(super) fn new(shared: Arc<SharedCore>) -> Self {
-        let opening = {
-            let mut core = shared.core.lock().unwrap_or_else(PoisonError::into_inner);
-            core.openings += 1;
-            core.openings
-        };
+        let mut core = shared.lock();
+        core.openings += 1;
+        let opening = core.openings;
+        drop(core);
         Self {
             shared,
             opening,
@@ -33,11 +32,7 @@ impl SimBackend {
 
     /// Moves I/Os that are due; with `advance` time passes until one is. True: there was one.
     fn collect(&self, ended: &mut Vec<Completion>, advance: bool) -> bool {
-        let mut core = self
-            .shared
-            .core
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut core = self.shared.lock();
         let before = ended.len();
         loop {
             while let Some(completion) = core.end_one(self.opening) {
@@ -51,8 +46,7 @@ impl SimBackend {
     }
 
     fn options(&self) -> SimOptions {
-        let core = self.shared.core.lock();
-        core.unwrap_or_else(PoisonError::into_inner).options.clone()
+        self.shared.lock().options.clone()
     }
 
     /// Waits for the bell, in real time: nothing is in flight, so no virtual time can pass.
@@ -84,12 +78,7 @@ impl IoBackend for SimBackend {
     }
 
     fn submit(&mut self, io: Io) {
-        let mut core = self
-            .shared
-            .core
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        core.submit(io, self.opening);
+        self.shared.lock().submit(io, self.opening);
     }
 
     fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {

@@ -10,6 +10,7 @@ use super::pages::Pages;
 use crate::declaration::IoOp;
 use crate::device::{Completion, Io, IoProgress, Next, WriteCache};
 use crate::random::Random;
+use crate::units::to_usize;
 
 /// Data I/Os between two that are hit by a lie that strikes now and then.
 const LIE_EVERY: u64 = 60;
@@ -70,7 +71,6 @@ pub(super) struct SimCore {
     cached: Vec<Cached>,
     flights: Vec<Flight>,
     ends: u64,
-    head: u64,
     busy_until_ns: u64,
 }
 
@@ -100,7 +100,6 @@ impl SimCore {
             cached: Vec::new(),
             flights: Vec::new(),
             ends: 0,
-            head: 0,
             busy_until_ns: 0,
         }
     }
@@ -155,7 +154,7 @@ impl SimCore {
 
     /// The unit at `lost`, if it is in this write, becomes what stands there.
     fn keep_old(&self, offset: u64, bytes: &mut [u8], lost: u64) {
-        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let unit = to_usize(self.options.unit);
         let at = lost
             .checked_sub(offset)
             .and_then(|at| usize::try_from(at).ok());
@@ -200,14 +199,7 @@ impl SimCore {
             IoOp::Write => &latency.write_ns,
             IoOp::Flush => &latency.flush_ns,
         };
-        let mut service = range.start + self.random.below(range.end.saturating_sub(range.start));
-        service += io.len().div_ceil(1024) * latency.per_kib_ns;
-        if io.op != IoOp::Flush {
-            let way = u128::from(self.head.abs_diff(io.offset));
-            let stroke = way * u128::from(latency.stroke_ns) / u128::from(self.size.max(1));
-            service += u64::try_from(stroke).unwrap_or(u64::MAX);
-            self.head = io.offset.saturating_add(io.len());
-        }
+        let service = range.start + self.random.below(range.end.saturating_sub(range.start));
         if latency.one_at_a_time {
             self.busy_until_ns = self.busy_until_ns.max(self.now_ns) + service;
             self.busy_until_ns
@@ -263,8 +255,8 @@ impl SimCore {
     /// `None`: it goes on with what is left of it.
     fn carry_out(&mut self, flight: &mut Flight) -> Option<io::Result<()>> {
         if let Some(FaultKind::Short(bytes)) = flight.fault.take_if(|fault| fault.is_short()) {
-            let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
-            let moved = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let unit = to_usize(self.options.unit);
+            let moved = to_usize(bytes);
             return match flight
                 .progress
                 .advance(&mut flight.io, moved, (unit, false))
@@ -355,7 +347,7 @@ impl SimCore {
             return;
         };
         let settled = self.cached.remove(at);
-        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let unit = to_usize(self.options.unit);
         let end = settled.offset + settled.bytes.len() as u64;
         self.durable.write(settled.offset, &settled.bytes);
         let (apart, overlapped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.cached)
@@ -421,7 +413,7 @@ impl SimCore {
 
     /// Of the chosen writes any sectors remain, as ended ones.
     fn keep_some(&mut self, chosen: impl Fn(&Cached) -> bool) {
-        let unit = usize::try_from(self.options.unit).unwrap_or(usize::MAX);
+        let unit = to_usize(self.options.unit);
         let ended = Some(self.ends);
         for cached in std::mem::take(&mut self.cached) {
             if !chosen(&cached) {
@@ -457,7 +449,7 @@ impl SimCore {
             Lie::TearsUnits => self.options.unit / 2,
             _ => self.options.unit,
         };
-        let unit = usize::try_from(unit).unwrap_or(usize::MAX);
+        let unit = to_usize(unit);
         let sectors: usize = self
             .cached
             .iter()

@@ -3,7 +3,7 @@
 use crate::format::header::Header;
 use crate::format::journal_header::JournalHeader;
 use crate::format::record::Record;
-use crate::units::{BlockSize, ByteLen, RingPosition};
+use crate::units::{BlockSize, ByteLen, RingPosition, to_usize};
 
 /// An image at byte 0 with a ring of `ring_blocks` and a data region of `data_blocks` blocks, with
 /// an empty journal as CannyLS formats it. Where `format` writes nothing lie old bytes, as on a
@@ -38,8 +38,4 @@ pub fn blank_image(
         image[at..at + bytes.len()].copy_from_slice(bytes);
     }
     image
-}
-
-fn to_usize(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }

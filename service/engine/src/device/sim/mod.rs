@@ -53,6 +53,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use crate::random::Random;
+use crate::units::to_usize;
 pub use fault::{Fault, FaultKind, Lie};
 pub use image::blank_image;
 pub use options::{Latency, SimOptions, Survivors};
@@ -77,6 +78,10 @@ struct SharedCore {
 }
 
 impl SharedCore {
+    fn lock(&self) -> MutexGuard<'_, SimCore> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Wakes who waits for the device.
     fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -120,10 +125,7 @@ impl SimDisk {
     }
 
     fn core(&self) -> MutexGuard<'_, SimCore> {
-        self.shared
-            .core
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     /// The disk as a store opens it, which is told of its own I/Os alone. One store at a time may use it.
@@ -235,7 +237,7 @@ impl SimDisk {
     #[must_use]
     pub fn bytes(&self, range: Range<u64>) -> Vec<u8> {
         let len = range.end.saturating_sub(range.start);
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        let mut bytes = vec![0; to_usize(len)];
         self.core().peek(range.start, &mut bytes);
         bytes
     }

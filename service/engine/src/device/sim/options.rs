@@ -9,16 +9,12 @@ use crate::device::WriteCache;
 /// is decided by nothing else.
 #[derive(Clone, Debug)]
 pub struct Latency {
-    /// A read, before its bytes and the way of the head are added.
+    /// Nanoseconds of a read, drawn from this range.
     pub read_ns: Range<u64>,
     /// Nanoseconds of a write, drawn from this range.
     pub write_ns: Range<u64>,
     /// Nanoseconds of a flush, drawn from this range.
     pub flush_ns: Range<u64>,
-    /// For each KiB that is transferred.
-    pub per_kib_ns: u64,
-    /// For the way across the whole disk, in proportion; 0: there is no head.
-    pub stroke_ns: u64,
     /// True: I/Os are served one after the other, as they came. False: all at the same time.
     pub one_at_a_time: bool,
 }
@@ -31,23 +27,7 @@ impl Latency {
             read_ns: 1..1_000_000,
             write_ns: 1..1_000_000,
             flush_ns: 1..1_000_000,
-            per_kib_ns: 0,
-            stroke_ns: 0,
             one_at_a_time: false,
-        }
-    }
-
-    /// A spinning disk without a queue of its own: 4 to 12 ms of rotation and settling, 15 ms for
-    /// a full stroke, 150 MB/s, 8 to 20 ms to flush.
-    #[must_use]
-    pub const fn spinning() -> Self {
-        Self {
-            read_ns: 4_000_000..12_000_000,
-            write_ns: 4_000_000..12_000_000,
-            flush_ns: 8_000_000..20_000_000,
-            per_kib_ns: 6_800,
-            stroke_ns: 15_000_000,
-            one_at_a_time: true,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::payload::pieces::Begun;
 use crate::payload::{LinkSlot, SealedLump};
 use crate::request::{Durability, PutCondition, PutOutcome};
 use crate::storage::Storage;
-use crate::units::BlockCount;
+use crate::units::{BlockCount, to_usize};
 
 /// Lumps that are put, and others that are removed, by one change.
 pub(crate) struct Put {
@@ -199,7 +199,7 @@ impl Put {
     pub(in crate::owner) fn note_unrecorded(&self, storage: &mut Storage) {
         let (tail, unrecorded) = (storage.journal.tail(), &mut storage.unrecorded);
         if let Some((id, len)) = self.embedded {
-            let len = usize::try_from(embedded_len(len)).unwrap_or(usize::MAX);
+            let len = to_usize(embedded_len(len));
             let record = self.records.get(..len).unwrap_or_default();
             unrecorded.note_embedded(id, tail, record.to_vec());
         }

@@ -54,8 +54,7 @@ impl Commit {
     /// Writes the end of the journal as it was after the last batch, which is durable.
     pub(super) fn write_end(&mut self, ctx: &mut Ctx) {
         let (position, bytes) = ctx.storage.journal.end_page();
-        let mut buf = ctx.io.pool.get(bytes.len());
-        buf.copy_from_slice(&bytes);
+        let buf = ctx.io.pool.copy_of(&bytes);
         self.phase = Phase::Settle;
         let write = RingWrite { position, buf };
         write_ring(ctx, RingPiece::End, write, Vec::new());

@@ -16,6 +16,7 @@ use crate::format::Portion;
 use crate::health::FROZEN;
 use crate::owner::command::StoreCommand;
 use crate::owner::io_table::Tag;
+use crate::units::to_usize;
 
 /// For a message.
 pub(super) fn reason(why: &str) -> Arc<str> {
@@ -35,7 +36,7 @@ impl Ctx {
         self.io.judge.trial_write_begins(portion.is_some());
         let Some(portion) = portion else { return };
         let (offset, len) = self.storage.extent_of(portion);
-        let mut zeros = self.io.pool.get(usize::try_from(len).unwrap_or(0));
+        let mut zeros = self.io.pool.get(to_usize(len));
         zeros.fill(0);
         self.io.write(
             (Tag::TrialWrite(portion), false),

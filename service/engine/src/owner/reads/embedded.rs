@@ -13,7 +13,7 @@ use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
 use crate::request::{EmbeddedPage, LumpRange};
 use crate::storage::Storage;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// Bytes read at a time; more than the longest record.
 const CHUNK: u64 = 1024 * 1024;
@@ -39,26 +39,20 @@ impl Reads {
         }
         let position = RingPosition(offset % journal.capacity());
         let tail = journal.tail();
-        let end = if tail > position {
-            tail.0
-        } else {
-            journal.capacity()
-        };
-        let end = end.min(position.0 + CHUNK).next_multiple_of(journal.unit());
-        let start = position.0 - position.0 % journal.unit();
+        let (start, len) = journal.chunk(position, tail, CHUNK);
         ctx.storage.journal.pin(position);
         reply.timing.lap(Stage::Index);
         let read = EmbeddedRead {
             range,
             position,
             offset,
-            start,
+            start: start.0,
             tail,
             reply,
         };
-        let byte = ctx.storage.geometry.ring_byte(RingPosition(start)).0;
+        let byte = ctx.storage.geometry.ring_byte(start).0;
         let tag = Tag::Embedded(Box::new(read));
-        ctx.io.read(tag, byte, end - start, Vec::new());
+        ctx.io.read(tag, byte, len, Vec::new());
     }
 
     pub(in crate::owner) fn embedded_read(
@@ -77,11 +71,10 @@ impl Reads {
 
 /// The lumps whose records are in the bytes of a piece of the ring.
 fn embedded_in(ctx: &Ctx, read: &EmbeddedRead, bytes: &[u8]) -> Result<EmbeddedPage, Error> {
-    let within = |id| read.range.start <= id && read.range.end.is_none_or(|end| id < end);
     let mut page = EmbeddedPage::default();
     let (mut position, mut offset) = (read.position, read.offset);
     while position != read.tail {
-        let at = usize::try_from(position.0 - read.start).unwrap_or(usize::MAX);
+        let at = to_usize(position.0 - read.start);
         let corrupt = |why: String| Error::CorruptJournal {
             ring_position: position.0,
             why,
@@ -104,7 +97,7 @@ fn embedded_in(ctx: &Ctx, read: &EmbeddedRead, bytes: &[u8]) -> Result<EmbeddedP
                 offset += ctx.storage.journal.capacity() - position.0;
                 break;
             }
-            Record::Embed { id, data } if within(id) => {
+            Record::Embed { id, data } if read.range.contains(id) => {
                 let entry = ctx.storage.index.get(id);
                 if entry.is_some_and(|entry| entry.record() == position) {
                     page.lumps.push((id, data.as_slice().to_vec()));
@@ -127,8 +120,7 @@ fn add_unrecorded(ctx: &Ctx, range: LumpRange, page: &mut EmbeddedPage) {
     let Storage {
         index, unrecorded, ..
     } = &ctx.storage;
-    let within = |id| range.start <= id && range.end.is_none_or(|end| id < end);
-    for id in unrecorded.all_embedded().filter(|&id| within(id)) {
+    for id in unrecorded.all_embedded().filter(|&id| range.contains(id)) {
         let record = index
             .get(id)
             .and_then(|entry| unrecorded.embedded(id, entry));

@@ -11,7 +11,7 @@ use crate::format::mend::mend;
 use crate::format::record::{Decoded, PREFIX_LEN, Record};
 use crate::owner::ctx::Ctx;
 use crate::owner::io_table::Tag;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// Bytes read at a time; more than the longest record.
 const CHUNK: u64 = 256 * 1024;
@@ -32,20 +32,13 @@ impl Scrub {
             self.journal = None;
             return false;
         }
-        let unit = journal.unit();
-        let end = if tail > position {
-            tail.0
-        } else {
-            journal.capacity()
-        };
-        let start = position.0 - position.0 % unit;
-        let len = end.min(position.0 + CHUNK).next_multiple_of(unit) - start;
+        let (start, len) = journal.chunk(position, tail, CHUNK);
         self.budget.spend(len, now_ns);
         self.busy = true;
         self.read_began_ns = now_ns;
         // Nothing overwrites what is being read.
         ctx.storage.journal.pin(position);
-        let offset = ctx.storage.geometry.ring_byte(RingPosition(start)).0;
+        let offset = ctx.storage.geometry.ring_byte(start).0;
         self.journal = Some(position);
         self.journal_end = tail;
         ctx.io
@@ -68,7 +61,7 @@ impl Scrub {
         let now_ns = monotonic_ns();
         let took_ns = now_ns.saturating_sub(self.read_began_ns);
         self.fair_ns = now_ns.saturating_add(took_ns.saturating_mul(FAIR_PAUSE));
-        let in_unit = usize::try_from(position.0 % journal.unit()).unwrap_or(usize::MAX);
+        let in_unit = to_usize(position.0 % journal.unit());
         let walked = result.map_err(|error| (position, FindingKind::Read, error.to_string()));
         let walked = walked.and_then(|()| {
             let bytes = bytes.get(in_unit..).unwrap_or_default();

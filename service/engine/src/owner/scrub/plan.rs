@@ -11,6 +11,7 @@ use crate::format::Geometry;
 use crate::lump::LumpId;
 use crate::request::LumpRange;
 use crate::storage::index::{Index, IndexEntry};
+use crate::units::to_usize;
 
 /// Fewest lumps of a window.
 const SMALLEST_WINDOW: u64 = 64 * 1024;
@@ -63,7 +64,7 @@ impl ScrubPlan {
     /// A pass over what lies at `from` and behind it.
     pub(super) fn new(from: u64, lumps: u64) -> Self {
         let most = (lumps / WINDOWS).clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
-        Self::with_window(from, usize::try_from(most).unwrap_or(usize::MAX))
+        Self::with_window(from, to_usize(most))
     }
 
     fn with_window(from: u64, most: usize) -> Self {

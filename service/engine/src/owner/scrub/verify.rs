@@ -5,6 +5,7 @@ use crate::format::record::{Decoded, Record};
 use crate::format::sums::PayloadSums;
 use crate::format::verify::Misfit;
 use crate::lump::LumpId;
+use crate::units::to_usize;
 
 /// Verdict on the bytes of a lump.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ fn piece(mut large: Box<Large>, buf: &[u8]) -> Verified {
         return Verified::Continue(large);
     };
     let payload = end.0.saturating_sub(large.done).min(buf.len() as u64);
-    let payload = usize::try_from(payload).unwrap_or(usize::MAX);
+    let payload = to_usize(payload);
     sums.update(buf.get(..payload).unwrap_or_default());
     large.done += buf.len() as u64;
     if large.done < large.len {

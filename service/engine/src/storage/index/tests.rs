@@ -268,24 +268,25 @@ proptest! {
     fn many_changes_at_a_time_are_the_same_as_one_by_one(
         changes in prop::collection::vec((0_u8..9, 0_u128..40, 0_u128..40, any::<u32>()), 0..300),
     ) {
-        let mut batched = Batched::new(Index::new(&geometry()));
+        let (mut index, mut batched) = (Index::new(&geometry()), Batched::default());
         let mut model = Model::default();
         for (kind, id, other, n) in changes {
             match kind {
                 0 => {
-                    batched.remove_range(LumpId(id), LumpId(other));
+                    batched.remove_range(&mut index, LumpId(id), LumpId(other));
                     model.remove_range(id, other);
                 }
                 1..4 => {
-                    batched.set(LumpId(id), None);
+                    batched.set(&mut index, LumpId(id), None);
                     model.0.remove(&id);
                 }
                 _ => {
-                    batched.set(LumpId(id), Some(entry(n.into())));
+                    batched.set(&mut index, LumpId(id), Some(entry(n.into())));
                     model.0.insert(id, entry(n.into()));
                 }
             }
         }
-        check(&batched.finish(), &model);
+        batched.apply(&mut index);
+        check(&index, &model);
     }
 }

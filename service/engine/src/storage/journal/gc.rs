@@ -22,7 +22,7 @@ use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::request::Placement;
 use crate::storage::index::Index;
-use crate::units::RingPosition;
+use crate::units::{RingPosition, to_usize};
 
 /// Bytes read at a time; more than the longest record.
 const CHUNK: u64 = 256 * 1024;
@@ -184,7 +184,6 @@ impl Collector {
 
     /// Next ring bytes to read, `start..end`, whole units. `None`: nothing before the tail.
     pub(crate) fn next_read(&mut self, journal: &Journal) -> Option<(RingPosition, u64)> {
-        let from = self.position.0;
         if self.position == journal.tail {
             return None;
         }
@@ -194,14 +193,7 @@ impl Collector {
         self.scan_until = point.map_or(journal.tail, |point| {
             RingPosition(point.at % journal.ring_len)
         });
-        let start = from - from % journal.unit;
-        let end = if self.scan_until.0 > from {
-            self.scan_until.0
-        } else {
-            journal.ring_len
-        };
-        let end = end.min(from + CHUNK).next_multiple_of(journal.unit);
-        Some((RingPosition(start), end - start))
+        Some(journal.chunk(self.position, self.scan_until, CHUNK))
     }
 
     /// True: the `len` bytes from `start` hold embedded lumps that are still to be dealt with.
@@ -278,7 +270,7 @@ impl Collector {
         let mut position = self.position;
         let left = journal.distance(self.position, self.scan_until);
         while position != self.scan_until {
-            let at = usize::try_from(position.0.wrapping_sub(start.0)).unwrap_or(usize::MAX);
+            let at = to_usize(position.0.wrapping_sub(start.0));
             let Some(rest) = self.chunk.get(at..) else {
                 break;
             };

@@ -20,7 +20,7 @@ use crate::format::seal::{LogSum, SEAL_LEN, SEALED_END_LEN, Seal, SealPlace, Uns
 use crate::format::verify::Provenance;
 use crate::lump::LumpId;
 use crate::storage::index::IndexEntry;
-use crate::units::{ByteLen, RingPosition, SECTOR_LEN};
+use crate::units::{ByteLen, RingPosition, SECTOR_LEN, to_usize};
 
 /// A record without effect, to move the tail away from the end of a sector.
 pub(super) const FILLER: Record<'static> = Record::DeleteRange {
@@ -116,32 +116,37 @@ impl FoundEnd {
     ) -> Self {
         let place = seal_place(uuid, tail, &tail_bytes);
         let is_here = |seal: &Seal| seal.log_end.checked_rem(ring_len) == Some(tail.0);
-        let settled = Seal::decode(behind, place).filter(is_here);
-        let unsettled = UnsettledSeal::decode(behind, place).filter(|found| is_here(&found.seal));
-        let run = RunSeal::decode(behind, place).filter(|found| is_here(&found.seal));
-        let sound = settled.is_some() || unsettled.is_some() || run.is_some();
-        let or_mended = !sound;
-        let settled = settled.or_else(|| {
-            let mended = or_mended.then(|| Seal::decode_mended(behind, place))?;
-            mended.filter(is_here)
+        let find =
+            |settled: Option<Seal>, unsettled: Option<UnsettledSeal>, run: Option<RunSeal>| {
+                let settled = settled.map(|seal| (seal, None, None));
+                let unsettled = unsettled.map(|found| (found.seal, Some(found), None));
+                let run = run.map(|found| (found.seal, None, Some(found.run)));
+                let mut seals = [settled, unsettled, run].into_iter().flatten();
+                seals.find(|(seal, ..)| is_here(seal))
+            };
+        let sound = find(
+            Seal::decode(behind, place),
+            UnsettledSeal::decode(behind, place),
+            RunSeal::decode(behind, place),
+        );
+        let found = sound.or_else(|| {
+            find(
+                Seal::decode_mended(behind, place),
+                UnsettledSeal::decode_mended(behind, place),
+                RunSeal::decode_mended(behind, place),
+            )
         });
-        let unsettled = unsettled.or_else(|| {
-            let mended = or_mended.then(|| UnsettledSeal::decode_mended(behind, place))?;
-            mended.filter(|found| is_here(&found.seal))
-        });
-        let run = run.or_else(|| {
-            let mended = or_mended.then(|| RunSeal::decode_mended(behind, place))?;
-            mended.filter(|found| is_here(&found.seal))
-        });
-        let seal = settled.or(unsettled.map(|found| found.seal));
-        let seal = seal.or(run.map(|found| found.seal));
+        let (seal, unsettled, run) = found
+            .map_or_else(Default::default, |(seal, unsettled, run)| {
+                (Some(seal), unsettled, run)
+            });
         Self {
             tail,
-            mended: !sound && seal.is_some(),
+            mended: sound.is_none() && seal.is_some(),
             seal,
             tail_bytes,
             unsettled,
-            run: run.map(|found| found.run),
+            run,
         }
     }
 }
@@ -187,7 +192,7 @@ impl FoundEnd {
 
 /// `before`: at least the bytes of the tail's sector before it.
 fn seal_place(uuid: [u8; 16], tail: RingPosition, before: &[u8]) -> SealPlace<'_> {
-    let in_sector = usize::try_from(tail.0 % SECTOR_LEN).unwrap_or(usize::MAX);
+    let in_sector = to_usize(tail.0 % SECTOR_LEN);
     let from = before.len().saturating_sub(in_sector);
     SealPlace {
         uuid,
@@ -412,7 +417,7 @@ impl Journal {
         }
         let end = (start.0 + bytes.len() as u64).next_multiple_of(self.unit);
         let len = self.padded(end) - start.0;
-        bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+        bytes.resize(to_usize(len), 0);
         (start, bytes)
     }
 
@@ -441,6 +446,25 @@ impl Journal {
     /// Bytes from `from` forward to `to`, round the end of the ring if need be.
     pub(crate) fn distance(&self, from: RingPosition, to: RingPosition) -> u64 {
         from.distance_to(to, ByteLen(self.ring_len))
+    }
+
+    /// The whole units of the ring that hold the bytes from a position to `end`: the first one, and
+    /// the bytes of all.
+    pub(crate) fn units(&self, from: RingPosition, end: u64) -> (RingPosition, u64) {
+        let start = from.0 - from.0 % self.unit;
+        (RingPosition(start), end.next_multiple_of(self.unit) - start)
+    }
+
+    /// As [`units`](Self::units), of the bytes to read next on the way to `until`: at most `most` of
+    /// them, and none behind the end of the ring.
+    pub(crate) fn chunk(
+        &self,
+        from: RingPosition,
+        until: RingPosition,
+        most: u64,
+    ) -> (RingPosition, u64) {
+        let end = if until > from { until.0 } else { self.ring_len };
+        self.units(from, end.min(from.0 + most))
     }
 
     /// A new head is on stable storage, and a sum of the log there or behind it.

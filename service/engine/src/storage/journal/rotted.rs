@@ -11,7 +11,7 @@ use crate::format::record::{Decoded, EMBED_PREFIX_LEN, EmbeddedData, Record};
 use crate::lump::LumpId;
 use crate::request::LumpRange;
 use crate::storage::index::{Index, IndexEntry};
-use crate::units::{ByteLen, RingPosition};
+use crate::units::{ByteLen, RingPosition, to_usize};
 
 /// A damaged record, or several side by side of which none matters.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl RingStretch {
         let (len, next) = match self.live.get(&from) {
             Some(&(lump, entry)) => {
                 id = Some(lump);
-                let len = usize::try_from(entry.record_len()).unwrap_or(0);
+                let len = to_usize(entry.record_len());
                 chunk.resize(chunk.len().max(at + len), 0);
                 if let Some(bytes) = chunk.get_mut(at..at + len) {
                     lost = rewrite(bytes, lump, entry);

@@ -18,7 +18,7 @@ use crate::format::record::{END_OF_RECORDS_LEN, Record};
 use crate::format::ring::RingPlace;
 use crate::format::run::{OpenRun, RUN_END_LEN, RUN_SEAL_LEN};
 use crate::format::seal::{SEAL_LEN, SEALED_END_LEN};
-use crate::units::{RingPosition, SECTOR_LEN};
+use crate::units::{RingPosition, SECTOR_LEN, to_usize};
 
 /// Bytes of the log between two places whose sum is kept.
 const WAYPOINTS_APART: u64 = 64 * 1024;
@@ -318,8 +318,4 @@ impl Journal {
             self.waypoints.push_back(end);
         }
     }
-}
-
-fn to_usize(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }

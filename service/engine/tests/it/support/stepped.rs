@@ -37,8 +37,6 @@ pub const fn steady(read_ns: u64, write_ns: u64) -> Latency {
         read_ns: read_ns..read_ns + 1,
         write_ns: write_ns..write_ns + 1,
         flush_ns: write_ns..write_ns + 1,
-        per_kib_ns: 0,
-        stroke_ns: 0,
         one_at_a_time: false,
     }
 }
