@@ -10,7 +10,8 @@ pub mod sim;
 mod uring;
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::buffer::AlignedBuf;
@@ -106,6 +107,10 @@ pub trait IoBackend: Send {
     fn size(&self) -> Option<u64> {
         None
     }
+    /// True: this path does not lead to the open file any more.
+    fn is_stray(&self, _path: &Path) -> bool {
+        false
+    }
     /// Ends a wait from another thread.
     fn waker(&self) -> Waker;
 }
@@ -149,6 +154,34 @@ impl Device {
             "{path} has become shorter: {size} bytes, and the store had {needed}; remove the store, and \
              restore it from a copy"
         )))
+    }
+
+    /// Why nothing more may be put here; `None`: the path leads to the file that is open.
+    pub(crate) fn stray(&self) -> Option<Arc<str>> {
+        let path = &self.path;
+        let reason = || {
+            format!(
+                "{} was removed or replaced: what the store holds is lost when it is closed; move the file \
+                 back, or evacuate the store first",
+                path.display()
+            )
+        };
+        self.backend.is_stray(path).then(|| reason().into())
+    }
+}
+
+/// True: the path does not lead to the open file any more, so that nobody can open its bytes again.
+pub(crate) fn is_stray(file: &Claimed, path: &Path) -> bool {
+    // The node of a device may go and come again: what it names is still there.
+    if file.is_block_device() {
+        return false;
+    }
+    let Ok(ours) = file.metadata() else {
+        return false;
+    };
+    match std::fs::metadata(path) {
+        Ok(named) => ours.nlink() == 0 || (named.dev(), named.ino()) != (ours.dev(), ours.ino()),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 

@@ -4,6 +4,7 @@
 //! so the pool is as large as the number of I/Os wanted in flight.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -12,7 +13,7 @@ use rustix::io::retry_on_intr;
 
 use super::{
     Claimed, Completion, Declarer, Io, IoBackend, IoProgress, Mailbox, MailboxSender, Next, Wait,
-    Waker, WriteCache, failed_with, size_of,
+    Waker, WriteCache, failed_with, is_stray, size_of,
 };
 use crate::declaration::IoOp;
 use crate::facts::LiveCache;
@@ -99,6 +100,10 @@ impl IoBackend for ThreadPool {
 
     fn size(&self) -> Option<u64> {
         size_of(&self.file)
+    }
+
+    fn is_stray(&self, path: &Path) -> bool {
+        is_stray(&self.file, path)
     }
 
     fn waker(&self) -> Waker {

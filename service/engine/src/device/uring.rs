@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use rustix::event::EventfdFlags;
 
 use super::{
     Claimed, Completion, Declarer, DeviceFacts, Io, IoBackend, IoProgress, Next, Wait, Waker,
-    WriteCache, failed_with, size_of,
+    WriteCache, failed_with, is_stray, size_of,
 };
 use crate::clock::monotonic_ns;
 use crate::declaration::IoOp;
@@ -381,6 +382,10 @@ impl IoBackend for Uring {
 
     fn size(&self) -> Option<u64> {
         size_of(&self.file)
+    }
+
+    fn is_stray(&self, path: &Path) -> bool {
+        is_stray(&self.file, path)
     }
 
     fn submit(&mut self, io: Io) {

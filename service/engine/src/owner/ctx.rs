@@ -174,7 +174,7 @@ impl Unfinished {
 /// write of the ring is not found if the power goes before they do.
 const COPIES_AFTER_NS: u64 = 5_000_000_000;
 
-/// The size of the device is looked at this often while there is something to do.
+/// Whether the target is still what was opened is looked at this often while there is something to do.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
 /// The header blocks. Head, scrub mark and the checked copies share them, so one write is under way
@@ -229,8 +229,17 @@ pub(crate) struct Ctx {
     pub(super) freed: bool,
     /// Why no change is taken until the disk takes a write of the journal; `None`: it does.
     pub(super) journal_refused: Option<Arc<str>>,
-    /// Why the device is not the one that was opened, and when its size was looked at.
-    pub(super) shrunk: (Option<Arc<str>>, u64),
+    pub(super) target: TargetLook,
+}
+
+/// Device or file, as it was found to be.
+#[derive(Default)]
+pub(super) struct TargetLook {
+    /// Why there is less of it than the store has.
+    shrunk: Option<Arc<str>>,
+    /// Why its path does not lead to it any more.
+    stray: Option<Arc<str>>,
+    looked_ns: u64,
 }
 
 impl Ctx {
@@ -245,32 +254,35 @@ impl Ctx {
         if let Some(reason) = self.limits.read_only {
             return Some(Error::ReadOnly { reason });
         }
-        let lost = self.journal_refused.as_ref();
+        let lost = self.journal_refused.as_ref().or(self.target.stray.as_ref());
         let lost = lost.map(|reason| Error::OutOfService {
             reason: Arc::clone(reason),
         });
         self.failure().or(lost)
     }
 
-    /// Looks at the size of the device, once a second.
-    pub(super) fn look_at_size(&mut self, now_ns: u64) {
-        if now_ns >= self.shrunk.1.saturating_add(LOOK_EVERY_NS) {
+    /// Looks whether device or file are still what was opened, once a second.
+    pub(super) fn look_at_target(&mut self, now_ns: u64) {
+        if now_ns >= self.target.looked_ns.saturating_add(LOOK_EVERY_NS) {
             let needed = self.storage.geometry.end().0;
-            self.shrunk = (self.io.device.shrunk(needed), now_ns);
+            self.target = TargetLook {
+                shrunk: self.io.device.shrunk(needed),
+                stray: self.io.device.stray(),
+                looked_ns: now_ns,
+            };
         }
     }
 
-    /// When a device that has become shorter is looked at again.
-    pub(super) fn size_due_ns(&self) -> Option<u64> {
-        let (reason, looked_ns) = &self.shrunk;
-        reason
-            .as_ref()
-            .map(|_| looked_ns.saturating_add(LOOK_EVERY_NS))
+    /// When a target that is not what was opened is looked at again.
+    pub(super) fn target_due_ns(&self) -> Option<u64> {
+        let look = &self.target;
+        let changed = look.shrunk.is_some() || look.stray.is_some();
+        changed.then(|| look.looked_ns.saturating_add(LOOK_EVERY_NS))
     }
 
     /// State of the store by what is known at this time.
     pub(super) fn judged(&self, now_ns: u64) -> Health {
-        if let Some(reason) = &self.shrunk.0 {
+        if let Some(reason) = &self.target.shrunk {
             return Health::new(StoreState::Failed, reason);
         }
         if let Some(out) = self.io.judge.out() {
@@ -289,7 +301,7 @@ impl Ctx {
         if let Some(why) = self.io.judge.refuses_writes() {
             return Health::new(StoreState::ReadOnly, &trial::reason(why));
         }
-        if let Some(reason) = &self.journal_refused {
+        if let Some(reason) = self.journal_refused.as_ref().or(self.target.stray.as_ref()) {
             return Health::new(StoreState::ReadOnly, reason);
         }
         let places = self.storage.data.bad_places().len();

@@ -52,7 +52,7 @@ pub(crate) use checkpoint::Checkpointer;
 use command::put::Misplaced;
 use command::{Arrival, Stage, StoreCommand};
 use commit::Commit;
-use ctx::{Ctx, HeaderBlock, Unfinished, overload};
+use ctx::{Ctx, HeaderBlock, TargetLook, Unfinished, overload};
 pub(crate) use ctx::{Limits, OwnerShared};
 pub(crate) use finisher::on_engine_thread;
 use finisher::{Finisher, mark_engine_thread};
@@ -162,7 +162,7 @@ impl Owner {
                 closing: false,
                 freed: false,
                 journal_refused: None,
-                shrunk: (None, monotonic_ns()),
+                target: TargetLook::default(),
             },
         };
         owner.ctx.report_bad_places();
@@ -250,7 +250,7 @@ impl Owner {
             self.ctx.try_disk();
         }
         self.ctx.try_write(now_ns);
-        self.ctx.look_at_size(now_ns);
+        self.ctx.look_at_target(now_ns);
         let health = self.ctx.judged(now_ns);
         if health != self.ctx.health {
             self.ctx.shared.condition.tell(health.clone());

@@ -17,7 +17,7 @@ pub(crate) struct HeldClaim {
 }
 
 /// Asks whether the image is the one that is meant, and writes this machine's claim into it; `None`: the
-/// options ask for none.
+/// options ask for none, or to write nothing.
 ///
 /// # Errors
 /// [`Error::WrongImage`]; [`Error::Claimed`]: another machine has a claim, or writes one at this
@@ -26,7 +26,7 @@ pub(crate) fn take(
     io: &mut BlockingIo<'_>,
     options: &StoreOptions,
 ) -> Result<Option<HeldClaim>, Error> {
-    let machine = options.machine.as_ref().filter(|_| !options.read_only);
+    let machine = options.machine.as_ref();
     if machine.is_none() && options.admission.is_none() {
         return Ok(None);
     }
@@ -49,6 +49,9 @@ pub(crate) fn take(
     let foreign = machine.foreign_claim(&sector);
     if let Some(other) = foreign.filter(|_| !options.take_over) {
         return Err(claimed(io, other));
+    }
+    if options.read_only {
+        return Ok(None);
     }
     let own = new_claim(machine);
     claim::put_into(&mut sector, Some(&own));

@@ -319,6 +319,43 @@ fn opening_a_store_on_a_disk_that_hangs_ends_and_the_disk_can_be_had_when_it_ans
     assert_eq!(get(&disk.open().unwrap(), 1).as_deref(), Some(&b"one"[..]));
 }
 
+/// What is put into a file that nobody can open again is lost when it is closed.
+#[test]
+fn a_file_that_is_removed_or_replaced_takes_no_more_changes() {
+    for backend in [IoBackendChoice::Uring, IoBackendChoice::Threads] {
+        let dir = disk_dir();
+        let (path, away) = (dir.path().join("named.lusf"), dir.path().join("away"));
+        std::fs::write(&path, SHAPE.image()).unwrap();
+        let options = StoreOptions {
+            io_backend: backend,
+            ..StoreOptions::new("named")
+        };
+        let store = Store::open(&path, options).unwrap();
+        put(&store, 1, &content(1, 0, 3000));
+        let becomes = |state| {
+            until_true(&store, || {
+                // Something is to be done.
+                let _ = store.get(ctx(), LumpId(2));
+                store.health().state == state
+            });
+        };
+        std::fs::rename(&path, &away).unwrap();
+        std::fs::write(&path, SHAPE.image()).unwrap();
+        becomes(StoreState::ReadOnly);
+        let reason = store.health().reason;
+        assert!(reason.contains("was removed or replaced"), "{reason}");
+        let refused = try_put(&store, 2, b"x", Placement::Data).unwrap_err();
+        assert!(matches!(refused, Error::OutOfService { .. }), "{refused}");
+        assert_eq!(get(&store, 1).unwrap(), content(1, 0, 3000));
+        std::fs::rename(&away, &path).unwrap();
+        becomes(StoreState::Serving);
+        put(&store, 2, b"x");
+        std::fs::remove_file(&path).unwrap();
+        becomes(StoreState::ReadOnly);
+        store.close().unwrap();
+    }
+}
+
 /// What was behind the new end would be read as zeros, and written as a hole.
 #[test]
 fn a_file_that_becomes_shorter_takes_its_store_out_of_service() {

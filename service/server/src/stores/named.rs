@@ -135,10 +135,19 @@ impl NamedStore {
         self.why_not_serving().is_none()
     }
 
-    /// Its state, and why it is in it; while it is serving, the reason is empty, or says that its
-    /// medium loses what is put.
+    /// Its state, and why it is in it; in every state the reason says whether its medium loses what is
+    /// put. Empty: it is serving, and durable.
     #[must_use]
     pub fn state(&self) -> (StoreState, Arc<str>) {
+        let (state, reason) = self.condition();
+        match &self.not_durable {
+            None => (state, reason),
+            Some(why) if reason.is_empty() => (state, Arc::clone(why)),
+            Some(why) => (state, format!("{reason}; {why}").into()),
+        }
+    }
+
+    fn condition(&self) -> (StoreState, Arc<str>) {
         match self.mode() {
             Mode::Draining => (StoreState::Draining, "it is draining".into()),
             Mode::Leaving => (StoreState::Draining, "it is being taken out".into()),
@@ -157,10 +166,7 @@ impl NamedStore {
                     engine::StoreState::Failed => StoreState::Failed,
                     engine::StoreState::Gone => StoreState::Gone,
                 };
-                match &self.not_durable {
-                    Some(why) if state == StoreState::Serving => (state, Arc::clone(why)),
-                    _ => (state, health.reason),
-                }
+                (state, health.reason)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lumpscope_proto::v1::{AddStoreRequest, ListStoresRequest, RemoveStoreRequest};
+use lumpscope_proto::v1::{AddStoreRequest, DrainRequest, ListStoresRequest, RemoveStoreRequest};
 use tonic::Code;
 
 use crate::common::{Running, config, folder, store_file};
@@ -113,5 +113,16 @@ async fn a_store_in_memory_says_so_everywhere() {
     assert!(text.contains("lumpscope_store_volatile{store=\"ram\"} 1.0"));
     assert!(text.contains("lumpscope_store_volatile{store=\"lasting\"} 0.0"));
     assert_eq!(service.http_get("/healthz").await.0, 200);
+    // Another reason does not hide it.
+    let frozen = DrainRequest {
+        store: "ram".to_owned(),
+        timeout_ms: 0,
+        changes_only: true,
+    };
+    service.admin().await.drain(frozen).await.unwrap();
+    let asked = service.client.list_stores(ListStoresRequest {}).await;
+    let reason = asked.unwrap().into_inner().stores.remove(0).state_reason;
+    let both = reason.contains("NOT DURABLE") && reason.contains("changes");
+    assert!(both, "{reason}");
     service.stop().await;
 }

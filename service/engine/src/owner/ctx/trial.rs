@@ -63,7 +63,7 @@ impl Ctx {
         hangs
             .into_iter()
             .chain(trials)
-            .chain(self.size_due_ns())
+            .chain(self.target_due_ns())
             .min()
     }
 
