@@ -89,16 +89,7 @@ impl CreateTarget {
             });
         }
         // O_EXCL on a block device: fails while anybody else claims it or one of its partitions.
-        let file = open_direct(place, OFlags::EXCL).map_err(|source| match errno(&source) {
-            Some(Errno::BUSY) => FormatError::InUse {
-                path: path.to_owned(),
-                by: User::Exclusive,
-            },
-            Some(Errno::ROFS) => FormatError::ReadOnly {
-                path: path.to_owned(),
-            },
-            _ => error("opening for writing", source),
-        })?;
+        let file = open_direct(place, OFlags::EXCL).map_err(|source| not_opened(path, source))?;
         let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
             .map_err(|e| error("asking for its size", e.into()))?;
         let alignment = rustix::fs::ioctl_blksszget(&file)
@@ -118,16 +109,10 @@ impl CreateTarget {
     fn open_file(path: &Path, place: &File, metadata: &fs::Metadata) -> Result<Self, FormatError> {
         check_file_unused(path, metadata)?;
         let file = open_direct(place, OFlags::empty()).map_err(|source| match errno(&source) {
-            Some(Errno::INVAL) => FormatError::NoDirectIo {
-                path: path.to_owned(),
-            },
-            Some(Errno::ROFS) => FormatError::ReadOnly {
-                path: path.to_owned(),
-            },
             Some(Errno::ACCESS) if metadata.permissions().readonly() => FormatError::ReadOnly {
                 path: path.to_owned(),
             },
-            _ => FormatError::io(path, "opening for writing", None, source),
+            _ => not_opened(path, source),
         })?;
         Self::lock_file(path, file, false)
     }
@@ -160,12 +145,7 @@ impl CreateTarget {
         })?;
         let file = open_direct(&created, OFlags::empty()).map_err(|source| {
             remove(path, &created);
-            match errno(&source) {
-                Some(Errno::INVAL) => FormatError::NoDirectIo {
-                    path: path.to_owned(),
-                },
-                _ => FormatError::io(path, "opening for writing", None, source),
-            }
+            not_opened(path, source)
         })?;
         let target = Self::lock_file(path, file, true)?;
         Ok(Self { volatile, ..target })
@@ -348,6 +328,20 @@ fn open_direct(place: &File, more: OFlags) -> io::Result<File> {
         .write(true)
         .custom_flags(as_flags(OFlags::DIRECT | more))
         .open(aliases::place_path(place))
+}
+
+/// Why a target was not opened for direct I/O.
+fn not_opened(path: &Path, source: io::Error) -> FormatError {
+    let path = path.to_owned();
+    match errno(&source) {
+        Some(Errno::BUSY) => FormatError::InUse {
+            path,
+            by: User::Exclusive,
+        },
+        Some(Errno::INVAL) => FormatError::NoDirectIo { path },
+        Some(Errno::ROFS) => FormatError::ReadOnly { path },
+        _ => FormatError::io(&path, "opening for writing", None, source),
+    }
 }
 
 fn hold(path: &Path, file: &File) -> Result<Vec<File>, FormatError> {

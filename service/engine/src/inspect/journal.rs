@@ -14,7 +14,7 @@ use crate::storage::lumps::Lumps;
 use crate::storage::recover::FoundStore;
 use crate::storage::replay::{Broken, Placed, Replay, Route};
 use crate::storage::run;
-use crate::storage::unsettled::{self, Judged};
+use crate::storage::unsettled;
 use crate::units::RingPosition;
 
 /// What a walk through the log has found.
@@ -45,15 +45,15 @@ impl Walked {
         let Some(end) = &walked.end else {
             return walked;
         };
-        let (geometry, unit) = (&store.geometry, io.unit());
+        let geometry = &store.geometry;
         let used = store.head.distance_to(end.tail, geometry.ring_len());
         if let Some((run, _)) = run::apply(io, (geometry, used), end, &mut walked.lumps) {
             walked.unsettled = Some(run.report);
             return walked;
         }
-        match unsettled::judge_end(geometry, end, unit, |offset, len| io.read(offset, len)) {
-            Judged::Counts(unsettled, _) => walked.unsettled = unsettled,
-            Judged::Dropped(unsettled, ends) => {
+        match unsettled::judge_end(io, geometry, end) {
+            Ok((unsettled, _)) => walked.unsettled = unsettled,
+            Err((unsettled, ends)) => {
                 store.ends = Some(ends);
                 walked = Self::up_to_end(io, store);
                 walked.unsettled = Some(unsettled);

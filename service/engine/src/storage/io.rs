@@ -13,7 +13,7 @@ use crate::format::Geometry;
 use crate::format::record::{END_OF_RECORDS_LEN, MAX_RECORD_LEN};
 use crate::format::seal::SEALED_END_LEN;
 use crate::health::{bound_ns, hang_reason};
-use crate::storage::journal::FoundEnd;
+use crate::storage::journal::{FoundEnd, PAGE};
 use crate::units::{BlockSize, RingPosition, to_usize};
 
 /// Bytes of a stream read at a time. Two such pieces are in memory, one in use and one on its way.
@@ -343,6 +343,19 @@ impl RingReader {
             unsettled: None,
             run: None,
         })
+    }
+}
+
+/// Takes the bytes of the tail's page before its unit, too, so that writes can be whole pages; if
+/// they can be read: they may lie before the head, where nobody cares.
+pub(super) fn widen(io: &mut BlockingIo<'_>, geometry: &Geometry, end: &mut FoundEnd) {
+    let ring_start = geometry.ring_byte(RingPosition(0)).0;
+    let unit = ring_start + end.tail.0 - end.tail_bytes.len() as u64;
+    let page = (unit - unit % PAGE).max(ring_start);
+    if page < unit
+        && let Ok(bytes) = io.read(page, unit - page)
+    {
+        end.tail_bytes.splice(..0, bytes.iter().copied());
     }
 }
 

@@ -13,7 +13,7 @@ use super::checkpoint::{self, CheckpointPlace};
 use super::data_region::DataRegion;
 use super::headers;
 use super::index::Index;
-use super::io::BlockingIo;
+use super::io::{self, BlockingIo};
 use super::journal::{FoundEnd, Journal, JournalFindings};
 use super::log_sum::{KnownSum, differs};
 use super::lumps::Lumps;
@@ -23,7 +23,7 @@ use super::run::{self, FoundRun};
 use super::salvage::{self, Salvaged};
 use super::space::used_blocks;
 use super::unrecorded::Unrecorded;
-use super::unsettled::{self, Flip, Judged, LogEnd};
+use super::unsettled::{self, Flip, LogEnd, Unsettled};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::finding::Finding;
@@ -177,9 +177,6 @@ pub(super) struct Replayed {
     unrecorded: Unrecorded,
 }
 
-/// What an end that is not settled has led to: a report, bits to be flipped back.
-type Unsettled = (Option<UnsettledTail>, Vec<Flip>);
-
 impl Replayed {
     /// What the journal, the index and the data region are made of, and the bits of the ring that have
     /// flipped. `told`: damage that was got over.
@@ -201,7 +198,7 @@ impl Replayed {
         let by_seal = end.seal.and_then(|seal| seal.log_sum);
         let sums = store.sums().filter(|_| sum.is_some() && sum == by_seal);
         told.extend(headers::seal_by_copy(store, &mut end, cut));
-        end.widen(&store.geometry, |offset, len| io.read(offset, len));
+        io::widen(io, &store.geometry, &mut end);
         let flips = Rotted::make_good(rotted, &mut end, told);
         if let Some(seal) = &mut end.seal {
             seal.log_sum = seal.log_sum.or(sum);
@@ -226,12 +223,7 @@ impl Replayed {
         if let Some(run) = self.run.take() {
             return Ok((Some(run.report), run.flips));
         }
-        let unit = io.unit();
-        let read = |offset, len| io.read(offset, len);
-        match unsettled::judge_end(geometry, &self.applied.end, unit, read) {
-            Judged::Counts(tail, flips) => Ok((tail, flips)),
-            Judged::Dropped(tail, end) => Err((tail, end)),
-        }
+        unsettled::judge_end(io, geometry, &self.applied.end)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Finds the puts of a run that have no records yet (FORMAT.md section 8.2), and writes these.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
 
 use super::Storage;
 use super::index::IndexEntry;
@@ -57,14 +56,10 @@ struct Linked {
     from_end: usize,
 }
 
-/// Reads the run; `read`: whole blocks. `None`: the journal names none.
-fn find_puts<B: Deref<Target = [u8]>>(
-    geometry: &Geometry,
-    end: &FoundEnd,
-    mut read: impl FnMut(u64, u64) -> Result<B, Error>,
-) -> Option<FoundRun> {
+/// Reads the run. `None`: the journal names none.
+fn find_puts(io: &mut BlockingIo<'_>, geometry: &Geometry, end: &FoundEnd) -> Option<FoundRun> {
     let run = end.run?;
-    let mut links = links_of(geometry, run, &mut read);
+    let mut links = links_of(io, geometry, run);
     let durable = links.values().map(|put| put.link.durable).max();
     let durable = durable.unwrap_or(0);
     let mut found = FoundRun {
@@ -91,7 +86,7 @@ fn find_puts<B: Deref<Target = [u8]>>(
             continue;
         };
         let Linked { link, portion, .. } = linked;
-        let annex = link.annexed.then(|| annex_of(geometry, linked, &mut read));
+        let annex = link.annexed.then(|| annex_of(io, geometry, linked));
         let is_torn = matches!(annex, Some(None));
         let put = FoundPut {
             id: link.id,
@@ -105,7 +100,7 @@ fn find_puts<B: Deref<Target = [u8]>>(
             }),
         };
         let was_durable = number < durable && !mutant::is(Mutant::CutsRot);
-        match examine(geometry, (link.id, portion), &mut read) {
+        match examine(io, geometry, (link.id, portion)) {
             // What was answered before it is not there.
             _ if link.log_end > log_end && !mutant::is(Mutant::ForgetsLog) => {
                 found.report.outcome = TailOutcome::Dropped;
@@ -203,11 +198,7 @@ impl FoundRun {
 }
 
 /// The links in a run of puts that may have no record, by their numbers.
-fn links_of<B: Deref<Target = [u8]>>(
-    geometry: &Geometry,
-    run: OpenRun,
-    read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
-) -> BTreeMap<u64, Linked> {
+fn links_of(io: &mut BlockingIo<'_>, geometry: &Geometry, run: OpenRun) -> BTreeMap<u64, Linked> {
     let block = geometry.block_size().bytes();
     let mut links = BTreeMap::new();
     let end = run.start.saturating_add(run.blocks.into());
@@ -217,10 +208,10 @@ fn links_of<B: Deref<Target = [u8]>>(
         let count = at_once.min(end - at);
         let offset = geometry.data_offset().0 + at * block;
         // Where a block cannot be read, the others are read one by one.
-        let pieces = match read(offset, count * block) {
+        let pieces = match io.read(offset, count * block) {
             Ok(bytes) => vec![(at, bytes)],
             Err(_) => (0..count)
-                .filter_map(|n| Some((at + n, read(offset + n * block, block).ok()?)))
+                .filter_map(|n| Some((at + n, io.read(offset + n * block, block).ok()?)))
                 .collect(),
         };
         for (first, bytes) in pieces {
@@ -249,11 +240,7 @@ fn linked((link, from_end): (Link, usize), run: OpenRun, last: u64) -> Option<Li
 }
 
 /// The annex before a link; `None`: it is not whole.
-fn annex_of<B: Deref<Target = [u8]>>(
-    geometry: &Geometry,
-    linked: Linked,
-    read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
-) -> Option<Annex> {
+fn annex_of(io: &mut BlockingIo<'_>, geometry: &Geometry, linked: Linked) -> Option<Annex> {
     let Linked {
         link,
         portion,
@@ -265,7 +252,7 @@ fn annex_of<B: Deref<Target = [u8]>>(
     let most = (from_end + Annex::len_with(u16::MAX.into())) as u64;
     let most = most.next_multiple_of(block_size.bytes()).min(len);
     let start = geometry.portion_offset(portion).0 + len - most;
-    let bytes = read(start, most).ok()?;
+    let bytes = io.read(start, most).ok()?;
     Annex::decode(bytes.get(..bytes.len().checked_sub(from_end)?)?, &link)
 }
 
@@ -277,7 +264,7 @@ pub(crate) fn apply(
     end: &FoundEnd,
     lumps: &mut Lumps,
 ) -> Option<(FoundRun, Unrecorded)> {
-    let mut run = find_puts(geometry, end, |offset, len| io.read(offset, len))?;
+    let mut run = find_puts(io, geometry, end)?;
     let free = geometry.ring_len().0.saturating_sub(used);
     let room = |largest| Journal::room_for_puts(free, largest, io.unit());
     // A record for each lump, as the store has counted them that has answered.

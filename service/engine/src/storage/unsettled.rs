@@ -1,7 +1,5 @@
 //! Finds out whether the data of an unsettled batch is whole (FORMAT.md section 8.1).
 
-use std::ops::Deref;
-
 use super::io::BlockingIo;
 use super::journal::FoundEnd;
 use crate::error::Error;
@@ -29,37 +27,31 @@ pub(crate) struct LogEnd {
     pub(crate) seal: Seal,
 }
 
-/// What to do with the last batch.
-pub(crate) enum Judged {
-    /// It counts; there is a report if it was not settled, and bits of its data to be flipped back:
-    /// byte of the device, and mask.
-    Counts(Option<UnsettledTail>, Vec<Flip>),
-    /// It does not: the journal ends before it.
-    Dropped(UnsettledTail, LogEnd),
-}
+/// A batch that counts: a report if it was not settled, and bits of its data to be flipped back.
+pub(crate) type Unsettled = (Option<UnsettledTail>, Vec<Flip>);
 
-/// Bits of a byte of the device that are wrong.
+/// A byte of the device, and its bits that are wrong.
 pub(crate) type Flip = (u64, u8);
 
-/// Judges the last batch of a journal with this end. `read`: whole units of `unit` bytes.
-pub(crate) fn judge_end<B: Deref<Target = [u8]>>(
+/// Judges the last batch of a journal with this end; an error: it does not count, and the journal ends
+/// before it.
+pub(crate) fn judge_end(
+    io: &mut BlockingIo<'_>,
     geometry: &Geometry,
     end: &FoundEnd,
-    unit: u64,
-    mut read: impl FnMut(u64, u64) -> Result<B, Error>,
-) -> Judged {
+) -> Result<Unsettled, (UnsettledTail, LogEnd)> {
     let Some(seal) = end.unsettled else {
-        return Judged::Counts(None, Vec::new());
+        return Ok((None, Vec::new()));
     };
-    let (tail, flips) = judge(geometry, (end.tail, unit), &seal, &mut read);
+    let (tail, flips) = judge(io, geometry, end.tail, &seal);
     if tail.outcome != TailOutcome::Dropped {
-        return Judged::Counts(Some(tail), flips);
+        return Ok((Some(tail), flips));
     }
     let end = LogEnd {
         tail: RingPosition(tail.ring_position),
         seal: seal.without_batch(),
     };
-    Judged::Dropped(tail, end)
+    Err((tail, end))
 }
 
 /// Flips bits of the data back, before the batch is settled.
@@ -120,11 +112,11 @@ fn proved_puts(records: &[Record<'_>], checked: u16) -> Option<Vec<(LumpId, Port
 }
 
 /// Compares the puts of an unsettled batch, which ends at `tail`, with their data.
-fn judge<B: Deref<Target = [u8]>>(
+fn judge(
+    io: &mut BlockingIo<'_>,
     geometry: &Geometry,
-    (tail, unit): (RingPosition, u64),
+    tail: RingPosition,
     unsettled: &UnsettledSeal,
-    read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
 ) -> (UnsettledTail, Vec<Flip>) {
     let len = unsettled.seal.log_end.saturating_sub(unsettled.begin);
     let begin = RingPosition(tail.0.saturating_sub(len));
@@ -134,7 +126,7 @@ fn judge<B: Deref<Target = [u8]>>(
         outcome: TailOutcome::Whole,
         lumps: Vec::new(),
     };
-    let Some(puts) = puts_between(geometry, (begin, tail), unit, unsettled.proof.puts, read) else {
+    let Some(puts) = puts_between(io, geometry, (begin, tail), unsettled.proof.puts) else {
         // Its records are not what was written, and nothing says that its data is not.
         report.outcome = TailOutcome::Damaged;
         return (report, Vec::new());
@@ -142,7 +134,7 @@ fn judge<B: Deref<Target = [u8]>>(
     let mut sum = Proof::default();
     let (mut missing, mut unreadable, mut flips) = (false, false, Vec::new());
     for put in puts {
-        let damaged = match examine(geometry, put, read) {
+        let damaged = match examine(io, geometry, put) {
             DataState::Found {
                 nonce,
                 samples,
@@ -183,16 +175,17 @@ fn judge<B: Deref<Target = [u8]>>(
 }
 
 /// The puts that the proof of the records between two places is about.
-fn puts_between<B: Deref<Target = [u8]>>(
+fn puts_between(
+    io: &mut BlockingIo<'_>,
     geometry: &Geometry,
     (begin, tail): (RingPosition, RingPosition),
-    unit: u64,
     checked: u16,
-    read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
 ) -> Option<Vec<(LumpId, Portion)>> {
-    let start = begin.0 - begin.0 % unit.max(1);
-    let end = tail.0.next_multiple_of(unit.max(1));
-    let bytes = read(geometry.ring_byte(RingPosition(start)).0, end - start).ok()?;
+    let start = begin.0 - begin.0 % io.unit();
+    let end = tail.0.next_multiple_of(io.unit());
+    let bytes = io
+        .read(geometry.ring_byte(RingPosition(start)).0, end - start)
+        .ok()?;
     let bytes = bytes.get(to_usize(begin.0 - start)..to_usize(tail.0 - start));
     let mut bytes = bytes?.to_vec();
     // A record of which a bit has flipped is made good here, too: the proof is about what it says.
@@ -223,10 +216,10 @@ fn records_in(bytes: &[u8]) -> Vec<Record<'_>> {
 }
 
 /// Looks at the data of a put.
-pub(super) fn examine<B: Deref<Target = [u8]>>(
+pub(super) fn examine(
+    io: &mut BlockingIo<'_>,
     geometry: &Geometry,
     (id, portion): (LumpId, Portion),
-    read: &mut impl FnMut(u64, u64) -> Result<B, Error>,
 ) -> DataState {
     if portion.check_within(geometry.data_blocks()).is_err() {
         return DataState::Missing;
@@ -237,7 +230,7 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
         portion.byte_len(block_size).0,
     );
     let subject = Subject::own(id, portion, block_size);
-    let Ok(last) = read(start + len - block_size.bytes(), block_size.bytes()) else {
+    let Ok(last) = io.read(start + len - block_size.bytes(), block_size.bytes()) else {
         return DataState::Unreadable;
     };
     let Some(End {
@@ -253,7 +246,7 @@ pub(super) fn examine<B: Deref<Target = [u8]>>(
     let (mut words, mut done) = (Vec::new(), 0);
     while done < payload_len {
         // To the end of the portion, which ends with a unit.
-        let Ok(bytes) = read(start + done, PIECE.min(len - done)) else {
+        let Ok(bytes) = io.read(start + done, PIECE.min(len - done)) else {
             return DataState::Unreadable;
         };
         let left = to_usize(payload_len - done);

@@ -5,22 +5,17 @@
 pub(crate) enum RequestKind {
     /// Needs a buffer before it can start.
     Get,
-    /// A get that may have the memory kept for small ones.
-    Small,
     Head,
     Put,
+    /// A get that may have the memory kept for small ones.
+    Small,
 }
 
 impl RequestKind {
     pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Head, Self::Put, Self::Small];
 
     pub(in crate::owner) fn index(self) -> usize {
-        match self {
-            Self::Get => 0,
-            Self::Head => 1,
-            Self::Put => 2,
-            Self::Small => 3,
-        }
+        self as usize
     }
 
     /// True: it needs memory for what it reads.
@@ -31,9 +26,8 @@ impl RequestKind {
     /// Index of its times: gets of all sizes are timed together.
     pub(in crate::owner) fn timed(self) -> usize {
         match self {
-            Self::Get | Self::Small => 0,
-            Self::Head => 1,
-            Self::Put => 2,
+            Self::Small => Self::Get.index(),
+            other => other.index(),
         }
     }
 }

@@ -8,10 +8,9 @@ pub(crate) mod rotted;
 pub(crate) mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 
 use crate::clock;
-use crate::error::Error;
 use crate::format::Geometry;
 use crate::format::record::{MAX_RECORD_LEN, PUT_LEN, Record};
 use crate::format::ring::{RingPlace, room_for};
@@ -158,23 +157,6 @@ impl FoundEnd {
             .unsettled
             .map_or(0, |unsettled| unsettled.seal.log_end - unsettled.begin);
         RingPosition(self.tail.0.saturating_sub(len))..self.tail
-    }
-
-    /// Takes the bytes of the tail's page before its unit, too, so that writes can be whole pages; if
-    /// they can be read: they may lie before the head, where nobody cares.
-    pub(crate) fn widen<B: Deref<Target = [u8]>>(
-        &mut self,
-        geometry: &Geometry,
-        read: impl FnOnce(u64, u64) -> Result<B, Error>,
-    ) {
-        let ring_start = geometry.ring_byte(RingPosition(0)).0;
-        let unit = ring_start + self.tail.0 - self.tail_bytes.len() as u64;
-        let page = (unit - unit % PAGE).max(ring_start);
-        if page < unit
-            && let Ok(bytes) = read(page, unit - page)
-        {
-            self.tail_bytes.splice(..0, bytes.iter().copied());
-        }
     }
 
     /// Flips bits of the bytes before the tail back.
