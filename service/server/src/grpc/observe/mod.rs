@@ -13,10 +13,10 @@ use tonic::{Request, Response, Status};
 
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, LiveReplies};
 use crate::door::Connection;
-use crate::observed::convert::{self, WallClock};
 use crate::observed::{
     AnswerMemory, Asking, Question, SharedAnswers, UNPACKED, Unanswered, WatchKind, Watches,
 };
+    convert,
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::stores::Stores;
@@ -119,9 +119,7 @@ impl Observe for ObserveService {
             .answers
             .keep(scope.payer(), connection.as_ref(), question);
         let kept = kept.await?;
-        let report = move |r: obs::StoreReport| {
-            convert::store_report(r, !asked.without_heat, WallClock::now())
-        };
+        let report = move |r| convert::store_report(r, !asked.without_heat);
         let key = (names.clone(), asked.without_heat);
         let question = self.asking.question(move |observer| {
             let reports = names.iter().filter_map(|name| observer.report(name));
@@ -295,7 +293,7 @@ fn known(field: &'static str, word: &str, words: &[&str]) -> Result<(), Refusal>
 
 /// The block requests that a caller may see, in replies of bounded size.
 fn trace_replies(
-    batch: Batch<'_, obs::BlockLine>,
+    batch: Batch<'_, v1::BlockLine>,
     may_use: &dyn Fn(&str) -> bool,
 ) -> Vec<v1::TraceResponse> {
     let reply = |blocks| v1::TraceResponse {
@@ -303,12 +301,11 @@ fn trace_replies(
         dropped: batch.dropped,
         incomplete: batch.doubts.to_owned(),
     };
-    let clock = WallClock::now();
     let mut replies = Vec::new();
     let mut blocks = Vec::new();
     let seen = batch.things.into_iter();
     for line in seen.filter_map(|line| visible(line, may_use)) {
-        blocks.push(convert::block_line(line, clock));
+        blocks.push(line);
         if blocks.len() == BLOCKS_A_REPLY {
             replies.push(reply(std::mem::take(&mut blocks)));
         }
@@ -320,7 +317,7 @@ fn trace_replies(
 }
 
 /// A block request as a caller may see it; `None`: it was made for stores that are not the caller's.
-fn visible(mut line: obs::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<obs::BlockLine> {
+fn visible(mut line: v1::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<v1::BlockLine> {
     let all = line.stores.len();
     line.stores.retain(|name| may_use(name));
     if line.stores.is_empty() {
@@ -328,7 +325,7 @@ fn visible(mut line: obs::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<o
     }
     // Which of the requests are the caller's is not known then.
     if line.stores.len() < all {
-        line.requests.clear();
+        line.request_ids.clear();
     }
     Some(line)
 }
