@@ -15,7 +15,8 @@ use lumpscope_proto::frame::Event;
 use lumpscope_proto::{frame, v1};
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{Semaphore, mpsc};
-use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use tonic::body::Body;
@@ -54,24 +55,11 @@ pub(super) fn put_many(
         in_flight: Arc::new(Semaphore::new(PUTS_IN_FLIGHT as usize)),
     };
     let incoming = Incoming::new(service, body);
-    Driven {
-        items: receiver,
-        _task: AbortOnDropHandle::new(tokio::spawn(puts.run(incoming))),
-    }
-}
-
-/// Output of a task; the task ends with it.
-struct Driven<T> {
-    items: mpsc::Receiver<T>,
-    _task: AbortOnDropHandle<()>,
-}
-
-impl<T> Stream for Driven<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.items.poll_recv(context)
-    }
+    let task = AbortOnDropHandle::new(tokio::spawn(puts.run(incoming)));
+    ReceiverStream::new(receiver).map(move |reply| {
+        let _ends_with_the_replies = &task;
+        reply
+    })
 }
 
 /// One stream of puts.
@@ -249,9 +237,7 @@ pub(super) fn get_many(
     let named = service.store(scope, &asked.store)?;
     let (got, max) = (asked.ids.len(), Store::MAX_DELETE_IDS);
     if got > max {
-        let store = named.name.clone();
-        let error = Error::TooManyIds { got, max };
-        return Err(Refusal::Engine { store, error });
+        return Err(named.refusal(Error::TooManyIds { got, max }));
     }
     let ids = convert::lump_ids("ids", &asked.ids)?;
     Ok(Gets {

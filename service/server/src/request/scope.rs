@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Extensions, Request};
 use lumpscope_engine::clock::monotonic_ns;
-use lumpscope_engine::{EngineTimes, Error, LumpId, Payer, RequestCtx, RequestId};
+use lumpscope_engine::{EngineTimes, Error, LumpId, Payer, RequestCtx, RequestId, Store};
 use lumpscope_objects::{Ctx, Times};
 use lumpscope_observer::EndedRequest;
 use lumpscope_proto::v1;
@@ -347,30 +347,31 @@ impl Scope {
         state.bytes = state.bytes.saturating_add(bytes);
     }
 
-    /// Asks the engine and waits without holding a thread. `submit` gets what the engine wants
-    /// beside the operands. `hold` lives until the engine is done, even if the client is gone.
+    /// Asks a store and waits without holding a thread. `submit` gets what the engine wants beside the
+    /// operands. `hold` lives until the engine is done, even if the client is gone.
     ///
     /// # Errors
     /// What the engine says; [`Error::Closed`] when it went away.
-    pub async fn ask<T, H, F>(&self, hold: H, submit: F) -> Result<T, Error>
+    pub async fn ask<T, H, F>(&self, named: &NamedStore, hold: H, submit: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
         H: Send + 'static,
-        F: FnOnce(RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
+        F: FnOnce(&Store, RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
     {
         let (done, result) = oneshot::channel();
         let ctx = self.with_payer(self.handed());
-        submit(
-            ctx,
-            Box::new(move |outcome, times| {
-                drop(hold);
-                // The receiver is gone when the client is: nobody wants the answer then.
-                let _ = done.send((outcome, times));
-            }),
-        )?;
-        let (outcome, times) = result.await.map_err(|_| Error::Closed)?;
-        self.answered(times);
-        outcome
+        let on_done = move |outcome, times| {
+            drop(hold);
+            // The receiver is gone when the client is: nobody wants the answer then.
+            let _ = done.send((outcome, times));
+        };
+        let asked = async {
+            submit(&named.store, ctx, Box::new(on_done))?;
+            let (outcome, times) = result.await.map_err(|_| Error::Closed)?;
+            self.answered(times);
+            outcome
+        };
+        asked.await.map_err(|error| named.refusal(error))
     }
 
     /// How the engine is to treat what it is asked for this request.

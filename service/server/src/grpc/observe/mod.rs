@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, LiveReplies};
+use super::RpcResult;
 use crate::door::Connection;
 use crate::observed::{
     AnswerMemory, Asking, Question, SharedAnswers, UNPACKED, Unanswered, WatchKind, Watches,
-};
     convert,
+};
 use crate::refusal::Refusal;
 use crate::request::Scope;
 use crate::stores::Stores;
@@ -105,11 +106,9 @@ fn with<T: Message>(kept: Arc<AnswerMemory>, answer: T) -> Response<T> {
     response
 }
 
-type Answer<T> = Result<Response<T>, Status>;
-
 #[tonic::async_trait]
 impl Observe for ObserveService {
-    async fn report(&self, request: Request<v1::ReportRequest>) -> Answer<v1::ReportResponse> {
+    async fn report(&self, request: Request<v1::ReportRequest>) -> RpcResult<v1::ReportResponse> {
         let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
@@ -133,7 +132,10 @@ impl Observe for ObserveService {
         Ok(with(kept, answer))
     }
 
-    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
+    async fn explain(
+        &self,
+        request: Request<v1::ExplainRequest>,
+    ) -> RpcResult<v1::ExplainResponse> {
         let (scope, connection) = of(&request);
         let kept = self
             .watches
@@ -153,7 +155,7 @@ impl Observe for ObserveService {
     async fn list_slowest(
         &self,
         request: Request<v1::ListSlowestRequest>,
-    ) -> Answer<v1::ListSlowestResponse> {
+    ) -> RpcResult<v1::ListSlowestResponse> {
         let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
@@ -177,7 +179,7 @@ impl Observe for ObserveService {
 
     type TraceStream = BoxStream<v1::TraceResponse>;
 
-    async fn trace(&self, request: Request<v1::TraceRequest>) -> Answer<Self::TraceStream> {
+    async fn trace(&self, request: Request<v1::TraceRequest>) -> RpcResult<Self::TraceStream> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
@@ -201,7 +203,7 @@ impl Observe for ObserveService {
 
     type RecordStream = BoxStream<v1::RecordResponse>;
 
-    async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
+    async fn record(&self, request: Request<v1::RecordRequest>) -> RpcResult<Self::RecordStream> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
         let live = LiveReplies {
@@ -220,7 +222,7 @@ impl Observe for ObserveService {
     async fn describe_observer(
         &self,
         request: Request<v1::DescribeObserverRequest>,
-    ) -> Answer<v1::DescribeObserverResponse> {
+    ) -> RpcResult<v1::DescribeObserverResponse> {
         let scope = Scope::of(request.extensions());
         let names = self.meant(&scope, "")?;
         let request_id = scope.id();
@@ -234,7 +236,7 @@ impl Observe for ObserveService {
     async fn set_events(
         &self,
         request: Request<v1::SetEventsRequest>,
-    ) -> Answer<v1::SetEventsResponse> {
+    ) -> RpcResult<v1::SetEventsResponse> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
         // Nothing said is not "no events at all".
