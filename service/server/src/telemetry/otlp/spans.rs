@@ -18,6 +18,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
+use lumpscope_engine::Machine;
 use lumpscope_observer::{
     BlockIo, EndedRequest, SlowRequest, StageTime, TraceContext, TracedRequest, WallClock,
 };
@@ -93,21 +94,15 @@ impl Servers {
 
     /// Names this service among all, whenever it runs.
     pub(crate) fn instance(&self) -> String {
-        format!("{}:{}", host_name(), self.grpc.port)
+        format!("{}:{}", Machine::this().host, self.grpc.port)
     }
-}
-
-/// The name of this machine; empty: it has none.
-pub(super) fn host_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    host.trim().to_owned()
 }
 
 impl Server {
     /// The name of this machine where all of its addresses are listened at.
     fn at(socket: SocketAddr) -> Self {
-        let host =
-            Some(host_name()).filter(|host| socket.ip().is_unspecified() && !host.is_empty());
+        let host = Some(Machine::this().host);
+        let host = host.filter(|host| socket.ip().is_unspecified() && !host.is_empty());
         let address = host.unwrap_or_else(|| socket.ip().to_string());
         Self {
             address,
@@ -135,12 +130,12 @@ pub(super) fn count(explained: &SlowRequest) -> usize {
 
 /// The spans of a request, its own first.
 pub(super) fn of(
-    let (explained, trace) = (&traced.request, traced.trace);
     traced: &TracedRequest,
     about: &About,
     shared: &ExporterShared,
     ids: &RandomIdGenerator,
 ) -> Vec<SpanData> {
+    let (explained, trace) = (&traced.request, traced.trace);
     let make = Maker {
         explained,
         trace,
@@ -154,12 +149,12 @@ pub(super) fn of(
         let id = new_span_id(ids);
         match stage.name {
             "device" | "submit" => data = id,
-    let mut sharers = traced.sharers.iter();
             "journal" => journal = id,
             _ => {}
         }
         spans.push(make.stage(&stage, id));
     }
+    let mut sharers = traced.sharers.iter();
     for block in &explained.blocks {
         let parent = if is_data(block) { data } else { journal };
         let sharers = sharers.next().map_or(&[][..], |sharers| sharers);
@@ -201,16 +196,16 @@ pub(super) fn without_observer(what: &EndedRequest, trace: TraceContext) -> Trac
         request_id: what.request,
         method: what.method.to_string(),
         bytes: what.bytes,
-    };
-    TracedRequest {
-        request,
-        trace,
-        sharers: Vec::new(),
         ok: what.ok,
         begin_unix_ns: WallClock::now().unix_ns(what.begin_ns),
         total_ns: what.total_ns(),
         stages: vec![stage("recv", recv), stage("reply", reply)],
         ..SlowRequest::default()
+    };
+    TracedRequest {
+        request,
+        trace,
+        sharers: Vec::new(),
     }
 }
 
