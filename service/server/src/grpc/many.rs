@@ -36,7 +36,7 @@ const PUTS_IN_FLIGHT: u32 = 16;
 const REPLIES: usize = 64;
 
 /// Result for one lump, or for the stream.
-type Outcome<T> = Result<T, Status>;
+type StatusResult<T> = Result<T, Status>;
 
 /// Serves a PutMany: its replies, each as a frame. The stream is read by a task that ends with what
 /// is returned.
@@ -45,7 +45,7 @@ pub(super) fn put_many(
     scope: &Arc<Scope>,
     connection: Option<Connection>,
     body: Body,
-) -> impl Stream<Item = Outcome<Bytes>> + Unpin + Send + 'static {
+) -> impl Stream<Item = StatusResult<Bytes>> + Unpin + Send + 'static {
     let (replies, receiver) = mpsc::channel(REPLIES);
     let puts = Puts {
         service: service.clone(),
@@ -68,7 +68,7 @@ struct Puts {
     service: LumpStoreService,
     scope: Arc<Scope>,
     connection: Option<Connection>,
-    replies: mpsc::Sender<Outcome<Bytes>>,
+    replies: mpsc::Sender<StatusResult<Bytes>>,
     in_flight: Arc<Semaphore>,
 }
 
@@ -190,7 +190,7 @@ impl Puts {
     }
 
     /// Answers. A client that does not read its answers is cut off.
-    async fn reply(&self, reply: Outcome<Bytes>) {
+    async fn reply(&self, reply: StatusResult<Bytes>) {
         let patience = self.service.body_timeout;
         match self.replies.send_timeout(reply, patience).await {
             // Closed: the client has gone away.
@@ -232,7 +232,7 @@ pub(super) fn get_many(
     scope: &Arc<Scope>,
     connection: Option<Connection>,
     asked: &v1::GetManyRequest,
-) -> Result<impl Stream<Item = Outcome<Bytes>> + Unpin + Send + 'static, Refusal> {
+) -> Result<impl Stream<Item = StatusResult<Bytes>> + Unpin + Send + 'static, Refusal> {
     scope.wait_as(asked.options.as_ref());
     let named = service.store(scope, &asked.store)?;
     let (got, max) = (asked.ids.len(), Store::MAX_DELETE_IDS);
@@ -300,7 +300,7 @@ impl Gets {
 }
 
 impl Stream for Gets {
-    type Item = Outcome<Bytes>;
+    type Item = StatusResult<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {

@@ -17,7 +17,7 @@ use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode};
 use tonic_web::{GrpcWebLayer, GrpcWebService};
 use tower::Layer as _;
 
-use super::Reply;
+use super::ReplyFuture;
 use crate::door::{Connection, Door};
 use crate::http::check_site;
 
@@ -81,13 +81,13 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Reply;
+    type Future = ReplyFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Service::<Request<Fuse<Incoming>>>::poll_ready(&mut self.inner, context)
     }
 
-    fn call(&mut self, mut request: Request<Incoming>) -> Reply {
+    fn call(&mut self, mut request: Request<Incoming>) -> ReplyFuture {
         if let Err((status, why)) = self.check(&request) {
             let mut response = Response::new(Body::new(format!("{why}\n")));
             *response.status_mut() = status;
