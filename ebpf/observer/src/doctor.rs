@@ -57,7 +57,7 @@ fn btf() -> Finding {
     Finding::lacking(
         "BTF",
         Level::Degraded,
-        &format!("{BTF} is missing"),
+        format!("{BTF} is missing"),
         "only the classic flavour of the probes can work, and it needs tracefs",
         "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions are)",
     )
@@ -169,7 +169,7 @@ fn trial() -> Finding {
         Err(error) => Finding::lacking(
             "probes",
             Level::Missing,
-            &error.to_string(),
+            error.to_string(),
             "block requests are not observed: no attribution, no seek distances, no heatmap",
             "see the findings above; the first that is not good is usually the reason",
         ),
@@ -190,7 +190,7 @@ fn attached(found: String, programs: &[ProbeProgram], bios: Result<(), String>) 
     Finding::lacking(
         "probes",
         Level::Degraded,
-        &format!("{found}, {}", absent.join("; ")),
+        format!("{found}, {}", absent.join("; ")),
         "start: time in the queue and who made a request are unknown; submit: block requests of an \
          io_uring name no submission; bios: disks that make no requests (device mapper, md, zram) \
          are not observed; all else works",
