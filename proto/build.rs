@@ -51,6 +51,9 @@ const SHOWN: [&str; 35] = [
     "ProcessTotal",
 ];
 
+/// Messages that recordings of the observer hold too.
+const RECORDED: [&str; 2] = ["OwnerTotal", "HeadMove"];
+
 /// Fields whose JSON is not what serde derives.
 const FORMS: [(&str, &str); 10] = [
     (
@@ -97,10 +100,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         descriptors.encode_to_vec(),
     )?;
     // Bodies stay `Bytes`: a chunk of a lump is a slice of what the transport received, or of what the disk read.
-    let mut generate = tonic_prost_build::configure().bytes(".");
+    let mut generate = tonic_prost_build::configure()
+        .bytes(".")
+        .client_mod_attribute(".", "#[cfg(feature = \"rpc\")]")
+        .server_mod_attribute(".", "#[cfg(feature = \"rpc\")]");
     for message in SHOWN {
         let path = format!("lumpscope.v1.{message}");
         generate = generate.message_attribute(path, "#[derive(serde::Serialize)]");
+    }
+    for message in RECORDED {
+        let path = format!("lumpscope.v1.{message}");
+        generate = generate.message_attribute(path, "#[derive(serde::Deserialize)]");
     }
     for (field, form) in FORMS {
         let path = format!("lumpscope.v1.{field}");

@@ -17,7 +17,7 @@ mod json;
     reason = "generated; the comments come from the .proto files, which leave out what is obvious"
 )]
 pub mod v1 {
-    tonic::include_proto!("lumpscope.v1");
+    include!(concat!(env!("OUT_DIR"), "/lumpscope.v1.rs"));
 }
 
 /// The compiled `.proto` files, for server reflection.
@@ -51,6 +51,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Name of a gRPC code as the specification writes it.
+#[cfg(feature = "rpc")]
 #[must_use]
 pub const fn code_name(code: tonic::Code) -> &'static str {
     use tonic::Code;

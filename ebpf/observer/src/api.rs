@@ -51,6 +51,18 @@ pub enum GuardPolicy {
     Deny,
 }
 
+impl GuardPolicy {
+    /// As settings and reports say it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            GuardPolicy::Off => "off",
+            GuardPolicy::Audit => "audit",
+            GuardPolicy::Deny => "deny",
+        }
+    }
+}
+
 /// Where the probe object comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ObjectSource {
@@ -83,7 +95,7 @@ pub struct Tuning {
     pub ring_bytes: Option<u32>,
     /// True: the background thread does not drain; only [`crate::Observer::settle`] does.
     pub paused: bool,
-    /// The kernel counts how often the programs run and how long: see [`crate::ProgramReport`]. It
+    /// The kernel counts how often the programs run and how long: see [`crate::ProbeProgram`]. It
     /// does so for every BPF program of the machine, which costs each run two looks at the clock,
     /// and it can be switched on only while this process has CAP_SYS_ADMIN. What could not be
     /// switched on is a warning, and the counts are 0.
@@ -166,50 +178,6 @@ pub enum Op {
     Flush,
 }
 
-/// A request that has ended; the stage times add up to `end_ns - begin_ns`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestSummary {
-    /// Id of the request.
-    pub request: u64,
-    /// Index of its store in [`ObserverOptions::stores`].
-    pub store: usize,
-    /// `put`, `get`, ...
-    pub method: &'static str,
-    /// Body bytes moved.
-    pub bytes: u64,
-    /// `CLOCK_MONOTONIC` in nanoseconds when it was accepted.
-    pub begin_ns: u64,
-    /// When its last byte was handed to the transport.
-    pub end_ns: u64,
-    /// False: it failed.
-    pub ok: bool,
-    /// See [`crate::EndedRequest::control`].
-    pub control: bool,
-    /// Nanoseconds in stage recv.
-    pub recv_ns: u64,
-    /// Nanoseconds in stage sched.
-    pub sched_ns: u64,
-    /// Nanoseconds in stage index.
-    pub index_ns: u64,
-    /// Nanoseconds of data I/O; the observer splits them into submit, queue and device.
-    pub data_ns: u64,
-    /// Nanoseconds in stage journal.
-    pub journal_ns: u64,
-    /// Nanoseconds in stage wait.
-    pub wait_ns: u64,
-    /// Nanoseconds in stage write.
-    pub write_ns: u64,
-    /// Nanoseconds in stage flush.
-    pub flush_ns: u64,
-    /// The request whose batch it waited for the longest; 0: the store's own work; `None`: it did
-    /// not wait.
-    pub waited_for: Option<u64>,
-    /// Nanoseconds in stage reply.
-    pub reply_ns: u64,
-    /// The trace it is exported in; `None`: it is not exported.
-    pub trace: Option<TraceContext>,
-}
-
 /// Where a request stands in a distributed trace: <https://www.w3.org/TR/trace-context/>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TraceContext {
@@ -283,6 +251,32 @@ pub struct Finding {
     pub consequence: String,
     /// How to get it; empty when all is well.
     pub remedy: String,
+}
+
+impl Finding {
+    /// All is well.
+    #[must_use]
+    pub fn good(topic: &str, found: impl Into<String>) -> Finding {
+        Finding::lacking(topic, Level::Good, found, "", "")
+    }
+
+    /// What does not work because of it, and how to get it.
+    #[must_use]
+    pub fn lacking(
+        topic: &str,
+        level: Level,
+        found: impl Into<String>,
+        consequence: &str,
+        remedy: &str,
+    ) -> Finding {
+        Finding {
+            topic: topic.to_owned(),
+            level,
+            found: found.into(),
+            consequence: consequence.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
 }
 
 /// How bad a [`Finding`] is.

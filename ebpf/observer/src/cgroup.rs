@@ -80,8 +80,7 @@ impl Finder {
 
 /// The container that a cgroup belongs to, as Docker, containerd, CRI-O and Podman name its
 /// directory: the last 64 hexadecimal digits in a row in the path.
-#[must_use]
-pub fn container(path: &str) -> Option<&str> {
+pub(crate) fn container(path: &str) -> Option<&str> {
     let parts = path.rsplit('/').filter(|part| !part.contains("conmon"));
     let mut words = parts.flat_map(|part| part.split(|c: char| !c.is_ascii_alphanumeric()));
     words.find(|word| {

@@ -8,7 +8,7 @@ use crate::api::{Finding, Level, ObjectSource, Tuning};
 use crate::device::Layer;
 use crate::kernel::Release;
 use crate::probes::Probes;
-use crate::report::ProgramReport;
+use crate::report::ProbeProgram;
 use crate::tracefs;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -31,27 +31,6 @@ pub(crate) fn findings() -> Vec<Finding> {
     ]
 }
 
-fn good(topic: &str, found: String) -> Finding {
-    let (topic, none) = (topic.to_owned(), String::new());
-    Finding {
-        topic,
-        level: Level::Good,
-        found,
-        consequence: none.clone(),
-        remedy: none,
-    }
-}
-
-fn lacking(topic: &str, level: Level, found: &str, consequence: &str, remedy: &str) -> Finding {
-    Finding {
-        topic: topic.to_owned(),
-        level,
-        found: found.to_owned(),
-        consequence: consequence.to_owned(),
-        remedy: remedy.to_owned(),
-    }
-}
-
 fn kernel(release: Release) -> Finding {
     let text = format!("Linux {release}");
     if release
@@ -60,7 +39,7 @@ fn kernel(release: Release) -> Finding {
             minor: 10,
         })
     {
-        return lacking(
+        return Finding::lacking(
             "kernel",
             Level::Missing,
             &text,
@@ -68,17 +47,17 @@ fn kernel(release: Release) -> Finding {
             "use a newer kernel",
         );
     }
-    good("kernel", text)
+    Finding::good("kernel", text)
 }
 
 fn btf() -> Finding {
     if Path::new(BTF).exists() {
-        return good("BTF", format!("{BTF} is there"));
+        return Finding::good("BTF", format!("{BTF} is there"));
     }
-    lacking(
+    Finding::lacking(
         "BTF",
         Level::Degraded,
-        &format!("{BTF} is missing"),
+        format!("{BTF} is missing"),
         "only the classic flavour of the probes can work, and it needs tracefs",
         "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions are)",
     )
@@ -86,8 +65,8 @@ fn btf() -> Finding {
 
 fn tracefs_finding() -> Finding {
     match tracefs::find() {
-        Ok(root) => good("tracefs", format!("mounted at {}", root.display())),
-        Err(_) => lacking(
+        Ok(root) => Finding::good("tracefs", format!("mounted at {}", root.display())),
+        Err(_) => Finding::lacking(
             "tracefs",
             Level::Degraded,
             "not mounted, or not readable by this user",
@@ -101,7 +80,7 @@ fn tracefs_finding() -> Finding {
 
 fn lockdown(text: &str) -> Finding {
     if text.contains("[confidentiality]") {
-        return lacking(
+        return Finding::lacking(
             "lockdown",
             Level::Missing,
             "the kernel is locked down for confidentiality",
@@ -114,7 +93,7 @@ fn lockdown(text: &str) -> Finding {
         .nth(1)
         .and_then(|rest| rest.split(']').next())
         .unwrap_or("none");
-    good("lockdown", mode.to_owned())
+    Finding::good("lockdown", mode.to_owned())
 }
 
 fn capabilities(status: &str) -> Finding {
@@ -124,11 +103,11 @@ fn capabilities(status: &str) -> Finding {
         .unwrap_or(0);
     let has = |capability: u32| bits >> capability & 1 == 1;
     if has(CAP_SYS_ADMIN) {
-        return good("capabilities", "CAP_SYS_ADMIN".to_owned());
+        return Finding::good("capabilities", "CAP_SYS_ADMIN".to_owned());
     }
     match (has(CAP_BPF), has(CAP_PERFMON)) {
-        (true, true) => good("capabilities", "CAP_BPF and CAP_PERFMON".to_owned()),
-        (bpf, perfmon) => lacking(
+        (true, true) => Finding::good("capabilities", "CAP_BPF and CAP_PERFMON".to_owned()),
+        (bpf, perfmon) => Finding::lacking(
             "capabilities",
             Level::Missing,
             match (bpf, perfmon) {
@@ -154,17 +133,17 @@ fn pid_namespace(status: &str) -> Finding {
     } else {
         "the outermost one that this process can see"
     };
-    good("pid namespace", found.to_owned())
+    Finding::good("pid namespace", found.to_owned())
 }
 
 /// Whether a store's device can be guarded; an error is the reason why not.
 fn guard(tried: Result<(), String>) -> Finding {
     match tried {
-        Ok(()) => good(
+        Ok(()) => Finding::good(
             "guard",
             "foreign opens for writing can be denied: tried on a device of its own".to_owned(),
         ),
-        Err(why) => lacking(
+        Err(why) => Finding::lacking(
             "guard",
             Level::Degraded,
             &why,
@@ -187,10 +166,10 @@ fn trial() -> Finding {
             let bios = more.into_iter().collect();
             attached(found, &probes.programs(), bios)
         }
-        Err(error) => lacking(
+        Err(error) => Finding::lacking(
             "probes",
             Level::Missing,
-            &error.to_string(),
+            error.to_string(),
             "block requests are not observed: no attribution, no seek distances, no heatmap",
             "see the findings above; the first that is not good is usually the reason",
         ),
@@ -198,20 +177,20 @@ fn trial() -> Finding {
 }
 
 /// A program that cannot be attached leaves the others working.
-fn attached(found: String, programs: &[ProgramReport], bios: Result<(), String>) -> Finding {
+fn attached(found: String, programs: &[ProbeProgram], bios: Result<(), String>) -> Finding {
     let mut absent: Vec<String> = programs
         .iter()
         .filter(|program| !program.attached)
-        .map(|program| format!("without {}: {}", program.name, program.why_not))
+        .map(|program| format!("without {}: {}", program.name, program.not_attached_because))
         .collect();
     absent.extend(bios.err().map(|why| format!("without bios: {why}")));
     if absent.is_empty() {
-        return good("probes", found);
+        return Finding::good("probes", found);
     }
-    lacking(
+    Finding::lacking(
         "probes",
         Level::Degraded,
-        &format!("{found}, {}", absent.join("; ")),
+        format!("{found}, {}", absent.join("; ")),
         "start: time in the queue and who made a request are unknown; submit: block requests of an \
          io_uring name no submission; bios: disks that make no requests (device mapper, md, zram) \
          are not observed; all else works",
@@ -235,11 +214,11 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_attached_is_named() {
-        let program = |name: &str, why_not: &str| ProgramReport {
+        let program = |name: &str, why_not: &str| ProbeProgram {
             name: name.to_owned(),
             attached: why_not.is_empty(),
-            why_not: why_not.to_owned(),
-            ..ProgramReport::default()
+            not_attached_because: why_not.to_owned(),
+            ..ProbeProgram::default()
         };
         let all = [
             program("done_btf", ""),

@@ -2,7 +2,7 @@
 
 use lumpscope_ebpf_common::{InFlight, class, histogram, op, row};
 
-use crate::report::{BlockShape, FlaggedTime, HeatCell, LatencyBucket, SeekTime, SizeBucket};
+use crate::report::{BlockShape, Bucket, FlaggedTime, HeatCell, SeekTime};
 
 /// Sectors to bytes, kept within `i64` at the outermost edges.
 fn to_bytes(sectors: i64) -> i64 {
@@ -116,7 +116,7 @@ impl Cells {
     }
 
     /// Device times of those without a seek distance.
-    fn unplaced(&self, op: u8, class: u8) -> Vec<LatencyBucket> {
+    fn unplaced(&self, op: u8, class: u8) -> Vec<Bucket> {
         let first = histogram::cell(0, op, class, lumpscope_ebpf_common::NO_SEEK, 0);
         let first = usize::try_from(first).unwrap_or(usize::MAX);
         times(self.heat.get(first..).unwrap_or_default())
@@ -124,17 +124,14 @@ impl Cells {
 }
 
 /// The non-empty buckets of the times that these counts begin with.
-fn times(counts: &[u64]) -> Vec<LatencyBucket> {
+fn times(counts: &[u64]) -> Vec<Bucket> {
     let counts = (0..histogram::TIME_BUCKETS).zip(counts);
     let filled = counts.filter(|(_, count)| **count > 0);
     filled
         .filter_map(|(bucket, count)| {
-            let (from_ns, to_ns) = histogram::time_edges(bucket)?;
-            Some(LatencyBucket {
-                from_ns,
-                to_ns,
-                count: *count,
-            })
+            let (from, to) = histogram::time_edges(bucket)?;
+            let count = *count;
+            Some(Bucket { from, to, count })
         })
         .collect()
 }
@@ -162,9 +159,9 @@ fn shape(words: &[u64]) -> BlockShape {
             .filter(|(_, count)| **count > 0)
             .map(|(bucket, count)| {
                 let (from, to) = row::size_edges(bucket);
-                SizeBucket {
-                    from_bytes: from.saturating_mul(512),
-                    to_bytes: to.saturating_mul(512),
+                Bucket {
+                    from: from.saturating_mul(512),
+                    to: to.saturating_mul(512),
                     count: *count,
                 }
             })
@@ -242,19 +239,10 @@ mod tests {
         let flagged = now.flagged();
         assert_eq!(flagged.len(), 1);
         assert_eq!((&*flagged[0].flag, flagged[0].device_ns), ("fua", 5000));
-        assert_eq!(flagged[0].device[0].from_ns, 4096);
+        assert_eq!(flagged[0].device[0].from, 4096);
         let shapes = now.shapes();
         assert_eq!(shapes.len(), 1);
-        let bucket = |from_ns, to_ns| LatencyBucket {
-            from_ns,
-            to_ns,
-            count: 2,
-        };
-        let empty = SizeBucket {
-            from_bytes: 0,
-            to_bytes: 512,
-            count: 2,
-        };
+        let bucket = |from, to| Bucket { from, to, count: 2 };
         assert_eq!(
             shapes[0],
             BlockShape {
@@ -264,7 +252,7 @@ mod tests {
                 unplaced_ns: 9000,
                 queue: vec![bucket(1024, 2048)],
                 queue_ns: 3000,
-                sizes: vec![empty],
+                sizes: vec![bucket(0, 512)],
                 ..BlockShape::default()
             }
         );

@@ -40,10 +40,10 @@ mod tracefs;
 
 pub use api::{
     BlockFilter, EventPolicy, Finding, Flavour, FlightOptions, GuardPolicy, Level, ObjectSource,
-    ObserverOptions, Op, PuntedIos, Purpose, RequestSummary, STAGES, StoreObservation,
-    TraceContext, Tuning, WatchedStore,
+    ObserverOptions, Op, PuntedIos, Purpose, STAGES, StoreObservation, TraceContext, Tuning,
+    WatchedStore,
 };
-pub use cgroup::container;
+pub use clock::WallClock;
 pub use correlate::{Correlator, Declared, EndedRequest, Input, Limits, OWNERS};
 pub use event::{BlockOp, Class, Event, OPERATIONS, Submission};
 pub use extents::{Extent, Placement};
@@ -55,9 +55,9 @@ pub use places::Places;
 pub use probes::{number_in, program_statistics};
 pub use replay::{MAX_LINE, Replay, ReplayError};
 pub use report::{
-    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Cgroup, DiskTime, FailureTotal,
-    GuardReport, GuardedOpen, HeadMove, HeatCell, InFlightReport, LatencyBucket, LostTime,
-    OperationReport, OwnerTotal, ProcessTotal, ProgramReport, SeekTime, SizeBucket, SlowRequest,
-    StageTime, Step, StoreReport,
+    AuditReport, BlockIo, BlockLine, BlockReport, BlockShape, Bucket, DiskTime, FailureTotal,
+    GuardReport, GuardedOpen, HeadMove, HeatCell, InFlightReport, LostTime, OperationReport,
+    OwnerTotal, ProbeProgram, ProcessTotal, SeekTime, SlowRequest, StageTime, Step, StoreReport,
+    TracedRequest,
 };
 pub use tap::{BlockTap, MAX_TAPPED, TapError, TappedDisk, TappedRequest};

@@ -19,7 +19,7 @@ use crate::device::Layer;
 use crate::heat::{self, Cells};
 use crate::kernel::{self, Hook, LoadPlan, PlanError, Release};
 use crate::pins::{PinError, Pins};
-use crate::report::ProgramReport;
+use crate::report::ProbeProgram;
 use crate::shared_map::{Access, SharedMap};
 use crate::submission;
 
@@ -274,20 +274,20 @@ impl Probes {
     }
 
     /// Each program: whether it is attached, and its cost.
-    pub(crate) fn programs(&self) -> Vec<ProgramReport> {
+    pub(crate) fn programs(&self) -> Vec<ProbeProgram> {
         self.hooks.iter().map(|hook| self.program(hook)).collect()
     }
 
-    fn program(&self, hook: &Hook) -> ProgramReport {
+    fn program(&self, hook: &Hook) -> ProbeProgram {
         let attached = hook.is_there();
         let info = attached.then(|| self.info(hook.program)).flatten();
         let of = |field| info.as_deref().and_then(|info| number_in(info, field));
         let counted = self.statistics.is_some();
-        ProgramReport {
+        ProbeProgram {
             name: hook.program.to_owned(),
             hook: hook.tracepoint.to_owned(),
             attached,
-            why_not: hook.why_not.clone(),
+            not_attached_because: hook.why_not.clone(),
             needed: hook.needed,
             runs: of("run_cnt").filter(|_| counted).unwrap_or(0),
             run_ns: of("run_time_ns").filter(|_| counted).unwrap_or(0),

@@ -4,13 +4,16 @@
 //! [`crate::Tuning::record`] writes: one [`Input`] a line, as JSON. The same lines give the same
 //! result anywhere and at any time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Read};
+use std::time::Duration;
 
+use lumpscope_ebpf_common::split_dev;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
 use crate::api::BlockFilter;
+use crate::clock::WallClock;
 use crate::correlate::{Correlator, Input, KINDS};
 use crate::live::Watch;
 use crate::report::{BlockLine, SlowRequest, StoreReport};
@@ -78,6 +81,10 @@ pub struct Replay {
     /// Indices of stores that were spoken of.
     seen: BTreeSet<usize>,
     written_for: Option<u64>,
+    /// Numbers of the disks, by name.
+    disks: BTreeMap<String, (u32, u32)>,
+    /// The first and the last mark of time.
+    marks: Option<(u64, u64)>,
     line: u64,
 }
 
@@ -99,6 +106,8 @@ impl Replay {
             blocks,
             seen: BTreeSet::new(),
             written_for: None,
+            disks: BTreeMap::new(),
+            marks: None,
             line: 0,
         }
     }
@@ -173,12 +182,30 @@ impl Replay {
                 self.correlator.apply(Input::Added { store, name });
             }
         }
-        if let Input::Clock { request, .. } = &input {
-            self.written_for = *request;
+        let mut settles = false;
+        match &input {
+            Input::Clock { request, .. } => self.written_for = *request,
+            Input::Placed {
+                placement, disk, ..
+            } if self.disks.len() < MAX_STORES => {
+                let numbers = split_dev(placement.dev);
+                self.disks.insert(disk.clone(), numbers);
+            }
+            Input::Drained { until_ns } => {
+                let (first, _) = self.marks.unwrap_or((*until_ns, 0));
+                self.marks = Some((first, *until_ns));
+                settles = true;
+            }
+            _ => {}
         }
-        let settles = matches!(input, Input::Drained { .. });
         self.correlator.apply(input);
         Ok(settles)
+    }
+
+    /// The time of day in the recording; old ones do not say it, and count from where their clock begins.
+    #[must_use]
+    pub fn clock(&self) -> WallClock {
+        self.correlator.clock()
     }
 
     /// Lines taken so far.
@@ -192,6 +219,19 @@ impl Replay {
     pub fn stores(&self) -> Vec<String> {
         let stores = self.correlator.stores();
         stores.map(|(_, name)| name.to_owned()).collect()
+    }
+
+    /// Major and minor numbers of the disks, by name; old recordings name none.
+    #[must_use]
+    pub fn disks(&self) -> &BTreeMap<String, (u32, u32)> {
+        &self.disks
+    }
+
+    /// How much time it covers: between the first and the last mark of time in it.
+    #[must_use]
+    pub fn covers(&self) -> Duration {
+        let (first, last) = self.marks.unwrap_or_default();
+        Duration::from_nanos(last.saturating_sub(first))
     }
 
     /// Report of a store; `None`: no such store at the end. The histogram is not in a recording:
@@ -263,8 +303,7 @@ fn parse(text: &[u8], line: u64) -> Result<Input, ReplayError> {
 
 /// The name of an input, if it is an object with one member.
 fn kind_of(text: &[u8]) -> Option<String> {
-    let members: std::collections::BTreeMap<String, IgnoredAny> =
-        serde_json::from_slice(text).ok()?;
+    let members: BTreeMap<String, IgnoredAny> = serde_json::from_slice(text).ok()?;
     let mut names = members.into_keys();
     let kind = names.next()?;
     names.next().is_none().then_some(kind)

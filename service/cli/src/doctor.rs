@@ -80,11 +80,13 @@ fn settings(args: &DoctorArgs) -> Vec<Finding> {
         Ok(config) => {
             let config = config.with_places();
             let settings = config.settings().into_iter();
-            let mut found: Vec<Finding> = settings.map(|(key, value)| good(&key, value)).collect();
+            let mut found: Vec<Finding> = settings
+                .map(|(key, value)| Finding::good(&key, value))
+                .collect();
             found.extend(files::findings(&config));
             found
         }
-        Err(why) => vec![lacking(
+        Err(why) => vec![Finding::lacking(
             "configuration",
             Level::Missing,
             why,
@@ -134,36 +136,10 @@ fn report(findings: &[Finding]) -> String {
     format!("{table}\n{advice}")
 }
 
-fn good(topic: &str, found: impl Into<String>) -> Finding {
-    Finding {
-        topic: topic.to_owned(),
-        level: Level::Good,
-        found: found.into(),
-        consequence: String::new(),
-        remedy: String::new(),
-    }
-}
-
-fn lacking(
-    topic: &str,
-    level: Level,
-    found: impl Into<String>,
-    consequence: &str,
-    remedy: &str,
-) -> Finding {
-    Finding {
-        topic: topic.to_owned(),
-        level,
-        found: found.into(),
-        consequence: consequence.to_owned(),
-        remedy: remedy.to_owned(),
-    }
-}
-
 fn io_uring() -> Finding {
     match io_uring::IoUring::new(8) {
-        Ok(_) => good("io_uring", "works"),
-        Err(error) => lacking(
+        Ok(_) => Finding::good("io_uring", "works"),
+        Err(error) => Finding::lacking(
             "io_uring",
             Level::Degraded,
             format!("cannot be set up: {error}"),
@@ -182,8 +158,8 @@ fn huge_pages() -> Finding {
         Some(rest.split_once(']')?.0.to_owned())
     });
     match chosen.as_deref() {
-        Some(mode @ ("always" | "madvise")) => good(topic, format!("transparent: {mode}")),
-        other => lacking(
+        Some(mode @ ("always" | "madvise")) => Finding::good(topic, format!("transparent: {mode}")),
+        other => Finding::lacking(
             topic,
             Level::Degraded,
             format!("transparent: {}", other.unwrap_or("unknown")),
@@ -196,10 +172,10 @@ fn huge_pages() -> Finding {
 fn root() -> Finding {
     let topic = "privileges";
     if rustix::process::geteuid().is_root() {
-        return good(topic, "root");
+        return Finding::good(topic, "root");
     }
     let user = rustix::process::geteuid().as_raw();
-    lacking(
+    Finding::lacking(
         topic,
         Level::Degraded,
         format!("user {user}"),
@@ -217,8 +193,8 @@ fn loop_devices() -> Finding {
         .write(true)
         .open("/dev/loop-control");
     match opened {
-        Ok(_) => good(topic, "can be made"),
-        Err(error) => lacking(
+        Ok(_) => Finding::good(topic, "can be made"),
+        Err(error) => Finding::lacking(
             topic,
             Level::Degraded,
             format!("/dev/loop-control: {error}"),
@@ -233,11 +209,11 @@ fn loop_devices() -> Finding {
 fn emulated_disks() -> Finding {
     let topic = "emulated disks";
     match lumpscope_platter::live::possible() {
-        Ok(()) => good(
+        Ok(()) => Finding::good(
             topic,
             "FUSE is available; memory is unlimited and can be locked",
         ),
-        Err(error) => lacking(
+        Err(error) => Finding::lacking(
             topic,
             Level::Degraded,
             error.to_string(),
@@ -251,8 +227,8 @@ fn emulated_disks() -> Finding {
 fn tools(file_system: &str, program: &str, package: &str) -> Finding {
     let topic = format!("{file_system} tools");
     match find(program) {
-        Some(path) => good(&topic, path.display().to_string()),
-        None => lacking(
+        Some(path) => Finding::good(&topic, path.display().to_string()),
+        None => Finding::lacking(
             &topic,
             Level::Degraded,
             format!("{program} is not installed"),

@@ -16,7 +16,7 @@ use crate::put::{PutOptions, same};
 use crate::uncopied::Message;
 
 /// The outcome of one lump of many.
-type Outcome<T> = Result<T, Error>;
+type LumpResult<T> = Result<T, Error>;
 
 impl Client {
     /// Stores many lumps through one stream, and answers for each of them, in their order. The whole stream is repeated
@@ -30,7 +30,7 @@ impl Client {
         store: &str,
         lumps: Vec<(LumpId, Bytes)>,
         options: &PutOptions,
-    ) -> Result<Vec<Outcome<v1::PutResponse>>, Error> {
+    ) -> Result<Vec<LumpResult<v1::PutResponse>>, Error> {
         let sums: Vec<u32> = lumps.iter().map(|(_, body)| crc32_iscsi(body)).collect();
         let messages: Vec<Message> = lumps
             .iter()
@@ -41,7 +41,7 @@ impl Client {
             let mut service = self.sending(tokio_stream::iter(messages.clone()));
             let request = attempt.request(tokio_stream::empty());
             let mut replies = service.put_many(request).await?.into_inner();
-            let mut outcomes: Vec<Option<Outcome<v1::PutResponse>>> = Vec::new();
+            let mut outcomes: Vec<Option<LumpResult<v1::PutResponse>>> = Vec::new();
             outcomes.resize_with(lumps.len(), || None);
             while let Some(reply) = replies.message().await? {
                 let at = usize::try_from(reply.index).unwrap_or(usize::MAX);
@@ -155,7 +155,7 @@ impl GetMany {
     ///
     /// # Errors
     /// When the stream ends before the last lump. The other lumps can be asked for again.
-    pub async fn next(&mut self) -> Result<Option<(LumpId, Outcome<Lump>)>, Error> {
+    pub async fn next(&mut self) -> Result<Option<(LumpId, LumpResult<Lump>)>, Error> {
         let Some(id) = self.ids.pop_front() else {
             return Ok(None);
         };
@@ -168,7 +168,7 @@ impl GetMany {
         Ok(Some((id, outcome)))
     }
 
-    async fn lump(&mut self, id: LumpId, header: v1::GetHeader) -> Result<Outcome<Lump>, Error> {
+    async fn lump(&mut self, id: LumpId, header: v1::GetHeader) -> Result<LumpResult<Lump>, Error> {
         let mut check = Check::new(id, &header);
         let mut bytes = Gathered::default();
         let mut outcome = Ok(());

@@ -99,6 +99,16 @@ fn failed(path: &Path, source: std::io::Error) -> ServerError {
     }
 }
 
+/// A place in a TOML file where it is wrong. The message names fields and lines, never the value of a string.
+pub(crate) fn unread(path: &Path, text: &str, error: &toml::de::Error) -> ServerError {
+    let before = error.span().map_or("", |span| &text[..span.start]);
+    ServerError::ConfigParse {
+        path: path.to_owned(),
+        line: 1 + before.matches('\n').count(),
+        why: error.message().replace('\n', " "),
+    }
+}
+
 /// Error in a file of the settings.
 pub(crate) fn bad(path: &Path, why: impl std::fmt::Display) -> ServerError {
     ServerError::DoorFile {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Op, Purpose, RequestSummary, TraceContext};
+use crate::api::{Op, Purpose, TraceContext};
 use crate::event::Event;
 use crate::extents::Placement;
 use crate::report::AuditReport;
@@ -123,7 +123,7 @@ pub struct Declared {
     pub begin_ns: u64,
 }
 
-/// An owned [`RequestSummary`].
+/// A request that has ended; the stage times add up to `end_ns - begin_ns`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRequest {
     /// Id of the request.
@@ -136,20 +136,21 @@ pub struct EndedRequest {
     pub bytes: u64,
     /// `CLOCK_MONOTONIC` in nanoseconds when it was accepted.
     pub begin_ns: u64,
-    /// Last byte handed over.
+    /// When its last byte was handed to the transport.
     pub end_ns: u64,
     /// False: it failed.
     pub ok: bool,
     /// It asked the service about itself, or told it what to do: no lump was its object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
-    /// Stages as the service measured them: recv, sched, index, data, journal, reply.
+    /// Nanoseconds in the stages as the service measured them: recv, sched, index, data, journal, reply. The observer
+    /// splits those of data I/O into submit, queue and device.
     pub stages_ns: [u64; 6],
     /// Of its commit, which is no part of `journal` there: wait, write, flush. Old recordings have
     /// all of it in `journal`.
     #[serde(default)]
     pub commit_ns: [u64; 3],
-    /// The request whose batch it waited for the longest; 0: the store's own work.
+    /// The request whose batch it waited for the longest; 0: the store's own work; absent: it did not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_for: Option<u64>,
     /// The trace it is exported in; absent: it is not exported.
@@ -162,31 +163,5 @@ impl EndedRequest {
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
-    }
-}
-
-impl From<RequestSummary> for EndedRequest {
-    fn from(s: RequestSummary) -> EndedRequest {
-        EndedRequest {
-            request: s.request,
-            store: s.store,
-            method: s.method.into(),
-            bytes: s.bytes,
-            begin_ns: s.begin_ns,
-            end_ns: s.end_ns,
-            ok: s.ok,
-            control: s.control,
-            stages_ns: [
-                s.recv_ns,
-                s.sched_ns,
-                s.index_ns,
-                s.data_ns,
-                s.journal_ns,
-                s.reply_ns,
-            ],
-            commit_ns: [s.wait_ns, s.write_ns, s.flush_ns],
-            waited_for: s.waited_for,
-            trace: s.trace,
-        }
     }
 }

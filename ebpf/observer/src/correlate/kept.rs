@@ -1,7 +1,6 @@
 //! Explained requests, kept for a while for questions after the fact.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use crate::report::SlowRequest;
 
@@ -15,7 +14,7 @@ const SPAN_NS: u64 = 60_000_000_000;
 const PER_SPAN: usize = 50;
 /// ...and kept for so many spans, the one under way included.
 const SPANS: u64 = 15;
-/// Block requests in all of them: a bound of about 32 MiB, however many stores there are.
+/// Block requests in all of them: a bound of about 36 MiB, however many stores there are.
 const MAX_SLOW_BLOCKS: usize = 65_536;
 /// Traced requests are kept this long, however fast they were...
 const TRACED_NS: u64 = 60_000_000_000;
@@ -71,11 +70,7 @@ impl ExplainedRequests {
     }
 
     /// Keeps a request as long as it deserves it.
-    pub(super) fn add(&mut self, ended: &EndedRequest, mut explained: SlowRequest) {
-        for block in &mut explained.blocks {
-            // As many as shared a commit: the bounds above leave no room for them.
-            block.sharers = Arc::default();
-        }
+    pub(super) fn add(&mut self, ended: &EndedRequest, explained: SlowRequest) {
         let one = One {
             store: ended.store,
             end_ns: ended.end_ns,

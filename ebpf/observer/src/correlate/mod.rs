@@ -37,10 +37,11 @@ use std::collections::{BTreeMap, VecDeque};
 use lumpscope_units::human::counted;
 
 use crate::api::BlockFilter;
+use crate::clock::WallClock;
 use crate::event::Event;
 use crate::extents::Placement;
 use crate::live::Watch;
-use crate::report::{AuditReport, BlockLine, SlowRequest, StoreReport};
+use crate::report::{AuditReport, BlockLine, SlowRequest, StoreReport, TracedRequest};
 
 pub(crate) use input::KINDS;
 pub use input::{Declared, EndedRequest, Input};
@@ -97,6 +98,7 @@ pub struct Correlator {
     /// See [`Input::Clock`].
     since_ns: Option<u64>,
     left_out: u64,
+    clock: WallClock,
 }
 
 impl Correlator {
@@ -119,6 +121,7 @@ impl Correlator {
             limits: Limits::default(),
             since_ns: None,
             left_out: 0,
+            clock: WallClock::default(),
         }
     }
 
@@ -126,8 +129,15 @@ impl Correlator {
     pub fn apply(&mut self, input: Input) {
         match input {
             Input::Clock {
-                since_ns, left_out, ..
-            } => (self.since_ns, self.left_out) = (since_ns, left_out),
+                monotonic_ns,
+                unix_ns,
+                since_ns,
+                left_out,
+                ..
+            } => {
+                self.clock = WallClock::of(monotonic_ns, unix_ns);
+                (self.since_ns, self.left_out) = (since_ns, left_out);
+            }
             Input::Added { store, name } => self.stores.entry(store).or_default().name = name,
             Input::Removed { store } => self.remove(store),
             Input::Placed {
@@ -158,6 +168,16 @@ impl Correlator {
         }
     }
 
+    /// The time of day of what is found out from now on. A recording tells it by [`Input::Clock`]; without either,
+    /// times count from where the monotonic clock begins.
+    pub fn set_clock(&mut self, clock: WallClock) {
+        self.clock = clock;
+    }
+
+    pub(crate) fn clock(&self) -> WallClock {
+        self.clock
+    }
+
     /// True once after a block request of this process fell outside every declared I/O of a file:
     /// the files may lie elsewhere by now. Answer with [`Input::Placed`].
     pub fn take_stale(&mut self) -> bool {
@@ -186,7 +206,7 @@ impl Correlator {
         if let Some(disk) = self.disk_of(store) {
             report.block = disk.report(&self.cgroups);
             totals.tell_lost(&mut report.block);
-            report.block.add_untold(&report.audit);
+            report.audit.tell_untold(&mut report.block);
             report.audit.tell_unread(&report.block.owners);
             disk.checks.tell(&mut report.audit);
         }
@@ -273,9 +293,9 @@ impl Correlator {
                 disk: disk.map(|disk| disk.name.clone()).unwrap_or_default(),
             }
         });
-        let cgroups = self.cgroups.all().map(|cgroup| Input::Cgroup {
-            id: cgroup.id,
-            path: cgroup.path,
+        let cgroups = self.cgroups.all().map(|(id, path)| Input::Cgroup {
+            id,
+            path: path.to_owned(),
         });
         stores.chain(placed).chain(cgroups).collect()
     }
@@ -306,7 +326,7 @@ impl Correlator {
         }
         if self
             .since_ns
-            .is_some_and(|since| explained.begin_ns < since)
+            .is_some_and(|since| explained.begin_unix_ns < self.clock.unix_ns(since))
         {
             doubts.push("the recording begins after it".to_owned());
         }
@@ -332,7 +352,7 @@ impl Correlator {
     }
 
     /// Watches the requests that have a trace, as they are explained.
-    pub fn watch_traced(&mut self, capacity: usize) -> Watch<SlowRequest> {
+    pub fn watch_traced(&mut self, capacity: usize) -> Watch<TracedRequest> {
         self.taps.watch_traced(capacity)
     }
 

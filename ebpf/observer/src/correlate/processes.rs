@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::cgroup::container;
 use crate::event::{BlockOp, Event};
 use crate::name::ThreadName;
-use crate::report::{Cgroup, ProcessTotal};
+use crate::report::ProcessTotal;
 
 /// Processes that a disk's totals tell apart; beyond that those that have been quiet for longest are
 /// counted together.
@@ -25,13 +26,18 @@ impl Cgroups {
         }
     }
 
-    pub(super) fn named(&self, id: u64) -> Cgroup {
-        let path = self.0.get(&id).cloned().unwrap_or_default();
-        Cgroup { id, path }
+    /// Empty: unknown.
+    pub(super) fn path(&self, id: u64) -> &str {
+        self.0.get(&id).map_or("", String::as_str)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = Cgroup> {
-        self.0.keys().map(|id| self.named(*id))
+    /// The container that its path names; empty: none, or unknown.
+    pub(super) fn container(&self, id: u64) -> String {
+        container(self.path(id)).unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.0.iter().map(|(id, path)| (*id, path.as_str()))
     }
 }
 
@@ -96,7 +102,9 @@ impl Processes {
         let told = |&(pid, cgroup): &(u32, u64), one: &ProcessCounts| ProcessTotal {
             process: one.name.text(),
             pid,
-            cgroup: cgroups.named(cgroup),
+            cgroup_id: cgroup,
+            cgroup: cgroups.path(cgroup).to_owned(),
+            container: cgroups.container(cgroup),
             requests: one.requests,
             read_bytes: one.read_bytes,
             written_bytes: one.written_bytes,
@@ -150,13 +158,7 @@ mod tests {
         it.add(&event(1, 9, op::FLUSH, 20));
         it.add(&event(1, 8, op::WRITE, 30));
         let told = it.report(&cgroups);
-        let of = |at: usize| {
-            (
-                told[at].pid,
-                told[at].cgroup.id,
-                told[at].cgroup.path.as_str(),
-            )
-        };
+        let of = |at: usize| (told[at].pid, told[at].cgroup_id, told[at].cgroup.as_str());
         assert_eq!((of(0), of(1)), ((1, 8, ""), (1, 9, "/a")));
         assert_eq!(
             (told[1].requests, told[1].flushes, told[1].device_ns),

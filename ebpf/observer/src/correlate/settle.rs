@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::event::Event;
+use crate::report::TracedRequest;
 
 use super::owner::{CLASSES, Owner};
 use super::requests::{Open, Share};
@@ -120,6 +121,7 @@ impl Correlator {
             disk: &disk.name,
             stores: &stores,
             cgroups: &self.cgroups,
+            clock: self.clock,
         };
         let previous = disk.recent.previous(&one.event);
         self.taps.block(one, previous, &at);
@@ -147,14 +149,20 @@ impl Correlator {
             disk,
             cgroups: &self.cgroups,
             file_system: at.map_or("", |at| at.file_system.as_str()),
+            clock: self.clock,
         };
         let explained = explain::explain(&known);
         if slow {
             totals.add_slow(explained.clone());
         }
-        if ended.trace.is_some() && self.taps.want_traced() {
-            let doubted = self.with_doubt(ended.store, explained.clone());
-            self.taps.traced(&doubted);
+        if let Some(trace) = ended.trace.filter(|_| self.taps.want_traced()) {
+            let request = self.with_doubt(ended.store, explained.clone());
+            let sharers = explain::sharers(open);
+            self.taps.traced(&TracedRequest {
+                request,
+                trace,
+                sharers,
+            });
         }
         self.kept.add(ended, explained);
     }

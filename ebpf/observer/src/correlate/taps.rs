@@ -1,9 +1,10 @@
 //! Live watches of what the correlator finds out. Nothing is made or copied when nobody watches.
 
 use crate::api::BlockFilter;
+use crate::clock::WallClock;
 use crate::event::{BlockOp, Event};
 use crate::live::{self, Feed, Watch};
-use crate::report::{BlockLine, SlowRequest};
+use crate::report::{BlockLine, TracedRequest};
 
 use super::owner::{OWNERS, Owner};
 use super::processes::Cgroups;
@@ -13,7 +14,7 @@ use super::settle::Unsettled;
 #[derive(Debug, Default)]
 pub(super) struct Taps {
     blocks: Vec<(BlockFilter, Feed<BlockLine>)>,
-    traced: Vec<Feed<SlowRequest>>,
+    traced: Vec<Feed<TracedRequest>>,
 }
 
 /// The disk that a block request went to.
@@ -22,6 +23,7 @@ pub(super) struct At<'a> {
     /// The stores on it: index and name.
     pub(super) stores: &'a [(usize, &'a str)],
     pub(super) cgroups: &'a Cgroups,
+    pub(super) clock: WallClock,
 }
 
 impl Taps {
@@ -35,7 +37,7 @@ impl Taps {
         watch
     }
 
-    pub(super) fn watch_traced(&mut self, capacity: usize) -> Watch<SlowRequest> {
+    pub(super) fn watch_traced(&mut self, capacity: usize) -> Watch<TracedRequest> {
         let (watch, feed) = live::watch(capacity);
         self.traced.push(feed);
         watch
@@ -68,7 +70,7 @@ impl Taps {
         }
     }
 
-    pub(super) fn traced(&mut self, explained: &SlowRequest) {
+    pub(super) fn traced(&mut self, explained: &TracedRequest) {
         for feed in &self.traced {
             feed.put(explained.clone());
         }
@@ -99,15 +101,17 @@ fn block_line(one: &Unsettled, previous: Option<&Owner>, at: &At<'_>) -> BlockLi
     let on_disk = at.stores.iter();
     let stores = on_disk.filter(|(index, _)| one.stores.is_empty() || one.stores.contains(index));
     BlockLine {
-        done_ns: event.done_ns,
+        done_unix_ns: at.clock.unix_ns(event.done_ns),
         device: at.disk.to_owned(),
         stores: stores.map(|(_, name)| (*name).to_owned()).collect(),
         operation: event.op.name().to_owned(),
         owner: OWNERS[one.owner.class()].to_owned(),
-        requests: one.owner.requests().to_vec(),
+        request_ids: one.owner.requests().to_vec(),
         process: event.comm.text(),
         pid: event.tgid,
-        cgroup: at.cgroups.named(event.cgroup),
+        cgroup_id: event.cgroup,
+        cgroup: at.cgroups.path(event.cgroup).to_owned(),
+        container: at.cgroups.container(event.cgroup),
         sector: if placed { event.sector } else { 0 },
         sectors: if placed { event.sectors } else { 0 },
         seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::api::STAGES;
-use crate::report::{BlockReport, LatencyBucket, OperationReport, SlowRequest, StageTime};
+use crate::report::{BlockReport, Bucket, OperationReport, SlowRequest, StageTime};
 
 use super::EndedRequest;
 use super::lost;
@@ -149,13 +149,13 @@ impl StoreTotals {
 }
 
 impl MethodTotals {
-    fn latency_buckets(&self) -> Vec<LatencyBucket> {
+    fn latency_buckets(&self) -> Vec<Bucket> {
         let all = (0..BUCKETS).zip(*self.buckets);
         let filled = all.filter(|(_, count)| *count > 0);
         filled
-            .map(|(number, count)| LatencyBucket {
-                from_ns: if number == 0 { 0 } else { edge(number - 1) },
-                to_ns: if number + 1 == BUCKETS {
+            .map(|(number, count)| Bucket {
+                from: if number == 0 { 0 } else { edge(number - 1) },
+                to: if number + 1 == BUCKETS {
                     u64::MAX
                 } else {
                     edge(number)
@@ -211,7 +211,7 @@ mod tests {
             let found = method.latency_buckets();
             assert_eq!(found.len(), 1);
             assert!(
-                (found[0].from_ns..found[0].to_ns).contains(&ns),
+                (found[0].from..found[0].to).contains(&ns),
                 "{ns}: {found:?}"
             );
         }

@@ -8,7 +8,7 @@ use crate::api::{BlockFilter, EventPolicy, PuntedIos};
 use crate::clock::monotonic_ns;
 use crate::live::Watch;
 use crate::probes::Probes;
-use crate::report::{BlockLine, GuardReport, ProgramReport, SlowRequest};
+use crate::report::{BlockLine, GuardReport, ProbeProgram, SlowRequest, TracedRequest};
 use crate::submission::PUNTED;
 
 use super::{Observer, ObserverState};
@@ -73,7 +73,7 @@ impl Observer {
     /// Watches the requests that were given a [`crate::TraceContext`], once their block requests
     /// are known.
     #[must_use]
-    pub fn watch_traced(&self, capacity: usize) -> Watch<SlowRequest> {
+    pub fn watch_traced(&self, capacity: usize) -> Watch<TracedRequest> {
         self.inner.lock_core().correlator.watch_traced(capacity)
     }
 
@@ -115,7 +115,7 @@ impl Observer {
 
     /// The observer's programs: attached or not, and what they cost.
     #[must_use]
-    pub fn programs(&self) -> Vec<ProgramReport> {
+    pub fn programs(&self) -> Vec<ProbeProgram> {
         let core = self.inner.lock_core();
         core.probes.as_ref().map_or_else(Vec::new, Probes::programs)
     }

@@ -13,11 +13,12 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::api::FlightOptions;
+use crate::clock::WallClock;
 use crate::correlate::{Declared, EndedRequest, Input};
 use crate::event::Event;
 
 use super::ObserverState;
-use super::recording::{clock_since, line_of};
+use super::recording::{began_since, line_of};
 
 /// So much of the past is kept...
 const KEEP_NS: u64 = 60_000_000_000;
@@ -221,7 +222,7 @@ impl Flight {
         cause.due_ns = cause.at_ns + LONGEST_NS;
         let kept = || self.held.iter().chain(&self.inputs);
         let first_ns = kept().next().map_or(now_ns, |(at, _)| *at);
-        let clock = clock_since(first_ns, told.request, self.left_out);
+        let clock = began_since(WallClock::now(), first_ns, told.request, self.left_out);
         let kept = kept().map(|(_, input)| input.clone());
         let inputs = [clock].into_iter().chain(kept).collect();
         if !again {
@@ -357,7 +358,7 @@ fn remove_oldest(dir: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recording::clock;
+    use super::super::recording::began;
     use super::*;
     use lumpscope_ebpf_common::BlockEvent;
 
@@ -526,10 +527,11 @@ mod tests {
         }
         fs::write(dir.path().join("flight-plan.txt"), "").expect("written");
         let cause = Cause::new("get-7".to_owned(), 0);
+        let inputs = [began(WallClock::now()), ended(7, 1)];
         for _ in 0..2 {
-            write(dir.path(), &cause, &[clock(), ended(7, 1)]).expect("written");
+            write(dir.path(), &cause, &inputs).expect("written");
         }
-        let path = write(dir.path(), &cause, &[clock(), ended(7, 1)]).expect("written");
+        let path = write(dir.path(), &cause, &inputs).expect("written");
         let text = fs::read_to_string(&path).expect("there");
         assert_eq!(text.lines().count(), 2);
         let left = fs::read_dir(dir.path()).expect("a folder").count();

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::api::{Finding, ObserverOptions, RequestSummary, StoreObservation, WatchedStore};
+use crate::api::{Finding, ObserverOptions, StoreObservation, WatchedStore};
 use crate::audit::look;
 use crate::clock::monotonic_ns;
-use crate::correlate::{Declared, Input};
+use crate::correlate::{Declared, EndedRequest, Input};
 use crate::report::{AuditReport, StoreReport};
 use crate::submission::Submissions;
 
@@ -147,8 +147,8 @@ impl Observer {
     }
 
     /// Tells of a request that has ended. Cheap; any thread.
-    pub fn request_done(&self, summary: RequestSummary) {
-        self.inner.push(Input::Ended(summary.into()));
+    pub fn request_done(&self, ended: EndedRequest) {
+        self.inner.push(Input::Ended(ended));
     }
 
     /// Waits until everything that ended before this call is in the reports; false: timeout.

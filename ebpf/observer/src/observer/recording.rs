@@ -3,9 +3,8 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::clock::monotonic_ns;
+use crate::clock::{WallClock, monotonic_ns};
 use crate::correlate::Input;
 use crate::live::{self, Feed, Watch};
 
@@ -24,12 +23,12 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Into this file, if any.
-    pub(super) fn to_file(path: Option<&Path>) -> Recording {
+    pub(super) fn to_file(path: Option<&Path>, clock: WallClock) -> Recording {
         let mut recording = Recording {
             file: path.and_then(open),
             feeds: Vec::new(),
         };
-        recording.tell(&clock());
+        recording.tell(&began(clock));
         recording
     }
 
@@ -70,7 +69,7 @@ impl ObserverState {
     /// Begins a recording with what was told before and still holds.
     pub(super) fn watch_inputs(&mut self, capacity: usize) -> Watch<String> {
         let (watch, feed) = live::watch(capacity);
-        feed.put(line_of(&clock()).unwrap_or_default());
+        feed.put(line_of(&began(self.correlator.clock())).unwrap_or_default());
         for line in self.correlator.standing().iter().filter_map(line_of) {
             feed.put(line);
         }
@@ -108,17 +107,21 @@ impl ObserverState {
 }
 
 /// What makes the times of a recording times of day. Nothing that began before is in it.
-pub(super) fn clock() -> Input {
-    clock_since(monotonic_ns(), None, 0)
+pub(super) fn began(clock: WallClock) -> Input {
+    began_since(clock, monotonic_ns(), None, 0)
 }
 
 /// The same for a recording of the past.
-pub(super) fn clock_since(since_ns: u64, request: Option<u64>, left_out: u64) -> Input {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let unix_ns = since_1970.map_or(0, |time| time.as_nanos());
+pub(super) fn began_since(
+    clock: WallClock,
+    since_ns: u64,
+    request: Option<u64>,
+    left_out: u64,
+) -> Input {
+    let monotonic_ns = monotonic_ns();
     Input::Clock {
-        monotonic_ns: monotonic_ns(),
-        unix_ns: u64::try_from(unix_ns).unwrap_or(0),
+        monotonic_ns,
+        unix_ns: u64::try_from(clock.unix_ns(monotonic_ns)).unwrap_or(0),
         since_ns: Some(since_ns),
         request,
         left_out,

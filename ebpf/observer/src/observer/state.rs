@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use crate::api::{ObserverOptions, StoreObservation};
 use crate::audit::{WatchedDisk, look};
 use crate::cgroup::Finder;
-use crate::clock::monotonic_ns;
+use crate::clock::{WallClock, monotonic_ns};
 use crate::correlate::{Correlator, Input};
 use crate::device::{self, StoreDisk};
 use crate::event::Event;
@@ -87,6 +87,9 @@ pub(super) struct ObserverState {
 
 impl ObserverState {
     pub(super) fn new(options: &ObserverOptions) -> ObserverState {
+        let clock = WallClock::now();
+        let mut correlator = Correlator::new(options.stores.len());
+        correlator.set_clock(clock);
         ObserverState {
             loading: Loading::new(options),
             probes: None,
@@ -94,8 +97,8 @@ impl ObserverState {
             slots: Slots::default(),
             disks: Vec::new(),
             guard: Guard::new(),
-            correlator: Correlator::new(options.stores.len()),
-            recording: Recording::to_file(options.tuning.record.as_deref()),
+            correlator,
+            recording: Recording::to_file(options.tuning.record.as_deref(), clock),
             flight: options.tuning.flight.clone().map(Flight::new),
             cgroups: Finder::new(),
             audited_ns: 0,
@@ -111,6 +114,7 @@ impl ObserverState {
     /// Takes everything there is and correlates it.
     pub(super) fn pump(&mut self, inner: &ObserverShared) {
         let until_ns = monotonic_ns().saturating_sub(MARGIN_NS);
+        self.correlator.set_clock(self.correlator.clock().renewed());
         let mut events = std::mem::take(&mut self.batch);
         if let Some(probes) = &mut self.probes {
             while events.len() < MAX_BATCH

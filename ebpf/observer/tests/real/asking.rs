@@ -4,8 +4,8 @@ use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use lumpscope_observer::{
-    BlockFilter, BlockLine, FlightOptions, Op, Purpose, Replay, RequestSummary, SlowRequest,
-    StoreReport, TraceContext, Tuning,
+    BlockFilter, BlockLine, EndedRequest, FlightOptions, Op, Purpose, Replay, SlowRequest,
+    StoreReport, TraceContext, TracedRequest, Tuning,
 };
 
 use crate::support::{Aligned, LoopDevice, Watched, now, ready, until_complete};
@@ -23,7 +23,7 @@ struct RequestViews {
     explained: Vec<SlowRequest>,
     slowest: Vec<SlowRequest>,
     lines: Vec<BlockLine>,
-    traced: Vec<SlowRequest>,
+    traced: Vec<TracedRequest>,
     recorded: String,
     lost: u64,
 }
@@ -49,25 +49,18 @@ fn three_requests() -> RequestViews {
     let begin_ns = now();
     it.write(3, 0, 8192);
     let end_ns = now();
-    observer.request_done(RequestSummary {
+    observer.request_done(EndedRequest {
         request: 3,
         store: it.index,
-        method: "put",
+        method: "put".into(),
         bytes: 8192,
         begin_ns,
         end_ns,
         ok: true,
-        recv_ns: 0,
-        sched_ns: 0,
-        index_ns: 0,
-        data_ns: end_ns - begin_ns,
-        journal_ns: 0,
-        wait_ns: 0,
-        write_ns: 0,
-        flush_ns: 0,
+        stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
+        commit_ns: [0; 3],
         control: false,
         waited_for: None,
-        reply_ns: 0,
         trace: Some(TRACE),
     });
     let report = it.report();
@@ -126,8 +119,8 @@ fn a_request_is_explained_watched_recorded_and_replayed_alike() {
     }
     assert_eq!(found.traced.len(), 1);
     assert_eq!(
-        (found.traced[0].request_id, found.traced[0].trace),
-        (3, Some(TRACE))
+        (found.traced[0].request.request_id, found.traced[0].trace),
+        (3, TRACE)
     );
 
     let written: u64 = found

@@ -269,7 +269,7 @@ fn without_the_start_of_requests_the_rest_is_observed() {
             let start = programs.iter().find(|p| p.name.starts_with("start"));
             let start = start.expect("it is listed");
             assert!(
-                !start.attached && start.why_not.contains("no tracepoint"),
+                !start.attached && start.not_attached_because.contains("no tracepoint"),
                 "{start:?}"
             );
             it.request(1, "put", 4096, || it.write(1, 8 * MIB, 4 * KIB));

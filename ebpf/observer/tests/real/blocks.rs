@@ -103,7 +103,7 @@ fn shapes_are_exact(report: &StoreReport) {
     };
     let sizes = |operation: &str| {
         let sizes = shape(operation).sizes.iter();
-        sizes.map(|s| (s.from_bytes, s.count)).collect::<Vec<_>>()
+        sizes.map(|s| (s.from, s.count)).collect::<Vec<_>>()
     };
     assert_eq!(sizes("write"), [(4 << 10, 3), (64 << 10, 1)]);
     assert_eq!(sizes("read"), [(64 << 10, 1)]);

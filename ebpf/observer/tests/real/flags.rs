@@ -52,11 +52,8 @@ fn flags_are_seen(flavour: Flavour) {
     let counted = report.flagged.iter().map(|of| {
         let requests = of.device.iter().map(|bucket| bucket.count).sum();
         let (least, most) = of.device.iter().fold((0, 0), |(least, most), bucket| {
-            let to = bucket.to_ns.min(1 << 40);
-            (
-                least + bucket.from_ns * bucket.count,
-                most + to * bucket.count,
-            )
+            let to = bucket.to.min(1 << 40);
+            (least + bucket.from * bucket.count, most + to * bucket.count)
         });
         assert!((least..=most).contains(&of.device_ns), "{of:?}");
         (&*of.flag, requests)

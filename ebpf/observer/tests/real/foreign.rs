@@ -416,12 +416,12 @@ fn a_process_is_known_by_its_cgroup() {
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         let report = until_complete(|| read_in(&cgroup, flavour));
         let processes = &report.block.processes;
-        let mut found = processes.iter().filter(|one| one.cgroup.id == inode);
+        let mut found = processes.iter().filter(|one| one.cgroup_id == inode);
         let cat = found
             .next()
             .unwrap_or_else(|| panic!("{flavour:?}: {processes:#?}"));
         assert_eq!(found.next(), None, "{flavour:?}");
-        assert_eq!(cat.cgroup.path, format!("/{name}"), "{flavour:?}");
+        assert_eq!(cat.cgroup, format!("/{name}"), "{flavour:?}");
         assert_eq!(cat.process, "cat", "{flavour:?}");
         assert!(cat.read_bytes >= MIB && cat.written_bytes == 0, "{cat:?}");
         // What is told by process is what is told by owner.
@@ -513,7 +513,7 @@ fn pages_that_are_written_back_are_of_the_cgroup_that_wrote_them() {
             let kernel = processes
                 .iter()
                 .filter(|one| one.process.starts_with("kworker"));
-            let found = kernel.filter(|one| (one.cgroup.id == inode) == are_its);
+            let found = kernel.filter(|one| (one.cgroup_id == inode) == are_its);
             found.map(|one| one.written_bytes).sum()
         };
         // The classic records do not name the bio.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use lumpscope_observer::{
-    BlockOp, Declared, Event, Flavour, Input, Op, ProgramReport, PuntedIos, Purpose, Step,
+    BlockOp, Declared, Event, Flavour, Input, Op, ProbeProgram, PuntedIos, Purpose, Step,
     Submission, Tuning,
 };
 
@@ -324,11 +324,11 @@ fn what_the_programs_cost_is_counted_when_asked_for() {
         let programs = it.observer.programs();
         let needed = programs.iter().filter(|program| program.needed);
         assert_eq!(needed.count(), 2, "{programs:?}");
-        let block = |program: &&ProgramReport| program.hook.starts_with("block_");
+        let block = |program: &&ProbeProgram| program.hook.starts_with("block_");
         assert_eq!(programs.iter().filter(block).count(), 3, "{programs:?}");
         for program in programs.iter().filter(block) {
             assert!(
-                program.attached && program.why_not.is_empty(),
+                program.attached && program.not_attached_because.is_empty(),
                 "{program:?}"
             );
             let counted = program.runs >= 100 && program.run_ns > 0;

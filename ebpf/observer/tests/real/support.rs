@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lumpscope_needs::{Alone, Need, alone};
 use lumpscope_observer::{
-    Declared, Flavour, Observer, ObserverOptions, Op, Purpose, RequestSummary, StoreReport, Tuning,
+    Declared, EndedRequest, Flavour, Observer, ObserverOptions, Op, Purpose, StoreReport, Tuning,
     WatchedStore,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -255,25 +255,18 @@ impl Watched {
         io();
         let end_ns = now();
         let data_ns = end_ns - begin_ns;
-        self.observer.request_done(RequestSummary {
+        self.observer.request_done(EndedRequest {
             request,
             store: self.index,
-            method,
+            method: method.into(),
             bytes,
             begin_ns,
             end_ns,
             ok: true,
-            recv_ns: 0,
-            sched_ns: 0,
-            index_ns: 0,
-            data_ns,
-            journal_ns: 0,
-            wait_ns: 0,
-            write_ns: 0,
-            flush_ns: 0,
+            stages_ns: [0, 0, 0, data_ns, 0, 0],
+            commit_ns: [0; 3],
             control: false,
             waited_for: None,
-            reply_ns: 0,
             trace: None,
         });
     }

@@ -44,7 +44,7 @@ fn time_is_lost_to_others_that_completed_before_and_counts_once() {
     let told = it.explain(1).expect("kept");
     assert_eq!(told.lost, expected);
     // From 135 to 140 both were at the device.
-    assert_eq!(told.lost_in_all_ns, 20 + 30);
+    assert_eq!(told.lost_in_all_ns, Some(20 + 30));
     assert_eq!(filled(&it).block.lost, expected);
     // Another store on the disk has lost nothing.
     let name = "other".to_owned();

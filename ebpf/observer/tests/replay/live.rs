@@ -40,7 +40,7 @@ fn block_requests_are_told_with_owner_and_predecessor() {
     assert_eq!(lines.len(), 2);
     let (own, journal) = (&lines[0], &lines[1]);
     assert_eq!(
-        (own.owner.as_str(), own.requests.as_slice()),
+        (own.owner.as_str(), own.request_ids.as_slice()),
         ("request", [1].as_slice())
     );
     assert_eq!((own.queue_ns, own.device_ns), (Some(10), Some(40)));
@@ -113,12 +113,12 @@ fn traced_requests_are_told_once_their_block_requests_are_known() {
     it.apply(Input::Drained { until_ns: 400 });
     let told = watch.take();
     assert_eq!(told.len(), 1);
-    assert_eq!((told[0].trace, told[0].block_requests), (Some(trace), 1));
-    assert_eq!(told[0].blocks[0].sharers[..], [1, 2]);
-    // As many may have shared it as share a commit: they are not kept.
+    let request = &told[0].request;
+    assert_eq!((told[0].trace, request.block_requests), (trace, 1));
+    assert_eq!(request.trace_id, format!("{:032x}", trace.trace_id));
+    assert_eq!(told[0].sharers[0][..], [1, 2]);
     let kept = it.explain(1).expect("it is kept");
-    let block = &kept.blocks[0];
-    assert!(block.shared && block.sharers.is_empty());
+    assert!(kept.blocks[0].shared);
 }
 
 #[test]
@@ -151,16 +151,16 @@ fn a_process_is_told_with_its_cgroup_live_and_in_what_goes_on_from_here() {
     );
     let line = &watch.take()[0];
     assert_eq!(
-        (line.cgroup.id, line.cgroup.path.as_str()),
-        (77, path.as_str())
-    );
-    assert_eq!(
-        lumpscope_observer::container(&line.cgroup.path),
-        Some(id.as_str())
+        (
+            line.cgroup_id,
+            line.cgroup.as_str(),
+            line.container.as_str()
+        ),
+        (77, path.as_str(), id.as_str())
     );
     let block = &it.explain(1).expect("kept").blocks[0];
     assert_eq!(
-        (block.process.as_str(), block.pid, block.cgroup.id),
+        (block.process.as_str(), block.pid, block.cgroup_id),
         ("store", 1, 0)
     );
     assert_eq!(block.previous_owner, "other (dd[4711])");

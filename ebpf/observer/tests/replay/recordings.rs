@@ -68,6 +68,23 @@ fn the_same_lines_give_the_same_result() {
 }
 
 #[test]
+fn a_recording_says_the_time_of_day_in_its_first_line() {
+    let text = recording("ext4.jsonl");
+    let clock = "{\"clock\":{\"monotonic_ns\":100,\"unix_ns\":1000000}}\n";
+    let ((old, old_lines, _), (new, lines, _)) =
+        (replayed(&text), replayed(&(clock.to_owned() + &text)));
+    let done = lines[0].done_unix_ns;
+    assert_eq!(done, old_lines[0].done_unix_ns + 999_900);
+    let monotonic_ns = new.clock().monotonic_ns(done);
+    assert_eq!(
+        monotonic_ns,
+        old.clock().monotonic_ns(old_lines[0].done_unix_ns)
+    );
+    let begun = |replay: &Replay| replay.slowest(None, false, 1)[0].begin_unix_ns;
+    assert_eq!(begun(&new), begun(&old) + 999_900);
+}
+
+#[test]
 fn names_audits_and_traces_are_in_a_recording() {
     let trace = TraceContext {
         trace_id: u128::MAX,
@@ -104,7 +121,7 @@ fn names_audits_and_traces_are_in_a_recording() {
     result.expect("it is whole");
     let told = replay.explain(1).expect("it is kept");
     assert_eq!((told.store.as_str(), told.device.as_str()), ("fast", "sdx"));
-    assert_eq!(told.trace, Some(trace));
+    assert_eq!(told.trace_id, format!("{:032x}", trace.trace_id));
     assert_eq!(
         told.incomplete,
         "block requests may be missing (incomplete: 2 events did not fit into the ring)"
@@ -137,7 +154,7 @@ fn a_recording_that_begins_late_begins_with_what_stands() {
     }
     let (replay, lines, result) = replayed(&text);
     result.expect("it is whole");
-    assert_eq!(lines[0].requests, [2]);
+    assert_eq!(lines[0].request_ids, [2]);
     assert_eq!(
         (lines[0].device.as_str(), replay.stores().len()),
         ("loop7", 1)

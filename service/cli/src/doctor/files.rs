@@ -13,8 +13,6 @@ use lumpscope_server::config::{ServeConfig, StoreSpec};
 
 use lumpscope_units::human;
 
-use super::{good, lacking};
-
 /// A certificate that ends within this time is warned of.
 const SOON_DAYS: i64 = 14;
 const DAY_SECONDS: i64 = 24 * 3600;
@@ -46,7 +44,7 @@ pub(super) fn findings(config: &ServeConfig) -> Vec<Finding> {
 fn disk(config: &ServeConfig, store: &StoreSpec) -> Option<Finding> {
     let topic = format!("disk of {}", store.name);
     if let Some(medium) = VolatileMedium::of_path(&store.path) {
-        return Some(lacking(
+        return Some(Finding::lacking(
             &topic,
             Level::Degraded,
             format!("{}: {medium}", store.path.display()),
@@ -58,7 +56,7 @@ fn disk(config: &ServeConfig, store: &StoreSpec) -> Option<Finding> {
     let forces = IoBackendChoice::from(config.io_backend) != IoBackendChoice::Threads && facts.fua;
     let used = facts.used(forces);
     let found = format!("{}: {facts}; durable by {used}", store.path.display());
-    Some(good(&topic, found))
+    Some(Finding::good(&topic, found))
 }
 
 fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
@@ -66,7 +64,7 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
     let end = match certificate_not_after(door) {
         Ok(end) => end.unwrap_or(i64::MAX),
         Err(error) => {
-            return lacking(
+            return Finding::lacking(
                 topic,
                 Level::Missing,
                 error.to_string(),
@@ -87,21 +85,21 @@ fn certificate(door: &ServeConfig, cert: &Path) -> Finding {
     );
     let renew = "replace certificate and key; the service reloads them automatically, or on SIGHUP";
     match left {
-        ..0 => lacking(
+        ..0 => Finding::lacking(
             topic,
             Level::Missing,
             format!("{}: expired {} ago", cert.display(), in_days(-days)),
             "clients refuse to connect",
             renew,
         ),
-        _ if days < SOON_DAYS => lacking(
+        _ if days < SOON_DAYS => Finding::lacking(
             topic,
             Level::Degraded,
             found,
             "clients will refuse to connect",
             renew,
         ),
-        _ => good(topic, found),
+        _ => Finding::good(topic, found),
     }
 }
 
@@ -111,8 +109,8 @@ fn in_days(days: i64) -> String {
 
 fn usable(topic: &str, door: &ServeConfig, path: &Path) -> Finding {
     match certificate_not_after(door) {
-        Ok(_) => good(topic, format!("{}: valid", path.display())),
-        Err(error) => lacking(
+        Ok(_) => Finding::good(topic, format!("{}: valid", path.display())),
+        Err(error) => Finding::lacking(
             topic,
             Level::Missing,
             error.to_string(),
@@ -130,8 +128,8 @@ fn private(what: &str, path: &Path) -> Finding {
             let mode = meta.permissions().mode() & 0o777;
             let found = format!("{}: {mode:o}", path.display());
             match mode & 0o027 {
-                0 => good(&topic, found),
-                _ => lacking(
+                0 => Finding::good(&topic, found),
+                _ => Finding::lacking(
                     &topic,
                     Level::Missing,
                     found,
@@ -140,7 +138,7 @@ fn private(what: &str, path: &Path) -> Finding {
                 ),
             }
         }
-        Err(error) => lacking(
+        Err(error) => Finding::lacking(
             &topic,
             Level::Missing,
             format!("{}: {error}", path.display()),

@@ -5,14 +5,12 @@ use lumpscope_server::privileges::{self, CapSet, ThreadStatus};
 
 use lumpscope_units::human;
 
-use super::{good, lacking};
-
 /// Findings about the process `pid`.
 pub(super) fn findings(pid: u32) -> Vec<Finding> {
     let threads = match privileges::threads_of(pid) {
         Ok(threads) => threads,
         Err(error) => {
-            return vec![lacking(
+            return vec![Finding::lacking(
                 "service",
                 Level::Missing,
                 format!("process {pid}: {error}"),
@@ -42,7 +40,7 @@ fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     if name.trim() != env!("CARGO_PKG_NAME") {
         let found = format!("{found}; named {:?}", name.trim());
-        return lacking(
+        return Finding::lacking(
             "service",
             Level::Degraded,
             found,
@@ -51,7 +49,7 @@ fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
         );
     }
     if held.uid == 0 {
-        return lacking(
+        return Finding::lacking(
             "service",
             Level::Degraded,
             found,
@@ -59,7 +57,7 @@ fn who(pid: u32, threads: &[ThreadStatus]) -> Finding {
             "start it with --user USER, or by systemd with User=",
         );
     }
-    good("service", found)
+    Finding::good("service", found)
 }
 
 fn capabilities(threads: &[ThreadStatus]) -> Finding {
@@ -71,9 +69,9 @@ fn capabilities(threads: &[ThreadStatus]) -> Finding {
             true => "",
             false => ", which this kernel asks for to read the probes' maps",
         };
-        return good(topic, format!("{held}{why}"));
+        return Finding::good(topic, format!("{held}{why}"));
     }
-    lacking(
+    Finding::lacking(
         topic,
         Level::Degraded,
         held.to_string(),
@@ -85,11 +83,11 @@ fn capabilities(threads: &[ThreadStatus]) -> Finding {
 fn gain(threads: &[ThreadStatus]) -> Finding {
     let topic = "privileges to gain";
     if privileges::of(threads).no_new_privs {
-        return good(topic, "none (no_new_privs)");
+        return Finding::good(topic, "none (no_new_privs)");
     }
     let own = threads.iter().filter(|thread| !thread.kernel_worker);
     let bounding = own.fold(CapSet::NONE, |all, thread| all.union(thread.bounding));
-    lacking(
+    Finding::lacking(
         topic,
         Level::Degraded,
         format!(
@@ -106,9 +104,9 @@ fn calls(threads: &[ThreadStatus]) -> Finding {
     let mut own = threads.iter().filter(|thread| !thread.kernel_worker);
     if own.all(|thread| thread.filtered) {
         let names: Vec<_> = privileges::forbidden().collect();
-        return good(topic, format!("a filter forbids {}", names.join(", ")));
+        return Finding::good(topic, format!("a filter forbids {}", names.join(", ")));
     }
-    lacking(
+    Finding::lacking(
         topic,
         Level::Degraded,
         "no filter (seccomp)",
@@ -123,9 +121,9 @@ fn reach(threads: &[ThreadStatus]) -> Finding {
     let limits = privileges::limits_here();
     match limits {
         Ok(limits) if own.all(|thread| thread.limited) => {
-            good(topic, format!("limited by Landlock: {limits}"))
+            Finding::good(topic, format!("limited by Landlock: {limits}"))
         }
-        limits => lacking(
+        limits => Finding::lacking(
             topic,
             Level::Degraded,
             match limits {

@@ -68,18 +68,17 @@ fn wrapped(word: &str, text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{good, lacking};
     use super::*;
 
     #[test]
     fn whatever_is_found_fits_into_ten_lines() {
         let topic = |n: usize| format!("topic number {n}");
         let long = "do this and that ".repeat(60);
-        let mut all: Vec<Finding> = (0..30).map(|n| good(&topic(n), "fine")).collect();
+        let mut all: Vec<Finding> = (0..30).map(|n| Finding::good(&topic(n), "fine")).collect();
         let told = of(&all, false, 80);
         assert_eq!(told.lines().count(), 2, "{told}");
         for level in [Level::Degraded, Level::Missing] {
-            all.extend((0..30).map(|n| lacking(&topic(n), level, "bad", "hurts", &long)));
+            all.extend((0..30).map(|n| Finding::lacking(&topic(n), level, "bad", "hurts", &long)));
         }
         let told = of(&all, false, 80);
         assert!(told.lines().count() <= 10, "{told}");

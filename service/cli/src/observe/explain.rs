@@ -8,7 +8,6 @@ use anyhow::Result;
 use clap::Args;
 use lumpscope_client::v1;
 use lumpscope_server::json::to_json;
-use lumpscope_server::observed::convert;
 use lumpscope_units::{Span, clock::date, human};
 
 use super::replay;
@@ -90,7 +89,6 @@ async fn asked(connection: &ConnectionArgs, args: &ExplainArgs) -> Result<Vec<v1
 async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::SlowRequest>>> {
     let replay = replay::read(file, |_| {}).await?;
     replay::known(&replay, args.store.as_deref())?;
-    let clock = replay::clock_of(file)?;
     let chosen = args.slowest.is_some() || args.failed || args.store.is_some();
     let known = |id: &u64| !chosen && replay.explain(*id).is_some();
     let written_for = replay.written_for().filter(known);
@@ -111,8 +109,7 @@ async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::Slow
             }
         },
     };
-    let told = found.into_iter();
-    Ok(Some(told.map(|slow| convert::slow(slow, clock)).collect()))
+    Ok(Some(found))
 }
 
 /// The request in words.

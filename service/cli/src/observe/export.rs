@@ -55,7 +55,8 @@ pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode> {
             false => {}
         }
     });
-    replay::known(&read.await?, args.filter.store.as_deref())?;
+    let replay = read.await?;
+    replay::known(&replay, args.filter.store.as_deref())?;
     let found = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
     if count.is_none() && found.left_out > 0 {
         complain(&format!(
@@ -63,8 +64,7 @@ pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode> {
             human::counted(found.left_out, "block request")
         ));
     }
-    let disks = replay::disks(&args.file)?;
-    print_as_is(&text(args.format, &found.blocks, &disks))?;
+    print_as_is(&text(args.format, &found.blocks, replay.disks()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -82,7 +82,7 @@ enum Format {
 }
 
 /// Numbers of the disks, by name.
-pub(super) type Disks = BTreeMap<String, (u32, u32)>;
+type Disks = BTreeMap<String, (u32, u32)>;
 
 /// All of the block requests as text. Times begin with the first of them, but for CSV.
 fn text(format: Format, blocks: &[v1::BlockLine], disks: &Disks) -> String {

@@ -1,22 +1,16 @@
 //! Recordings in place of a service: no privileges, and no service, are needed.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::BufReader;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use lumpscope_client::v1;
-use lumpscope_observer::{BlockLine, Input, Replay, ReplayError};
-use lumpscope_server::observed::convert::{self, WallClock};
+use lumpscope_observer::{Replay, ReplayError};
 
-use super::export::Disks;
 use super::live::Doubts;
 use crate::error::file as file_error;
 use crate::output::complain;
-
-/// No line with a recording's time of day is longer, in bytes.
-const LONGEST_CLOCK: u64 = 256;
 
 /// Reads a recording; each block request is handed to `on_block`. One that is cut off is taken as
 /// far as it goes, which is said on stderr.
@@ -33,9 +27,10 @@ pub(super) async fn read(
 }
 
 /// Reads a recording as far as it goes; that it is cut off is said on stderr.
-pub(crate) fn take(path: &Path, on_line: impl FnMut(BlockLine)) -> Result<Replay> {
+pub(crate) fn take(path: &Path, on_line: impl FnMut(v1::BlockLine)) -> Result<Replay> {
     let mut replay = Replay::new();
-    let (file, path) = (open(path)?, path.display());
+    let file = File::open(path).map_err(file_error("read", path))?;
+    let path = path.display();
     match replay.read(BufReader::new(file), on_line) {
         Ok(()) => {}
         Err(cut_off @ ReplayError::CutOff { .. }) => {
@@ -46,9 +41,8 @@ pub(crate) fn take(path: &Path, on_line: impl FnMut(BlockLine)) -> Result<Replay
     Ok(replay)
 }
 
-fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Replay> {
-    let clock = clock_of(path)?;
-    let replay = take(path, |line| on_block(convert::block_line(line, clock)))?;
+fn read_all(path: &Path, on_block: impl FnMut(v1::BlockLine)) -> Result<Replay> {
+    let replay = take(path, on_block)?;
     let told: Vec<String> = replay
         .stores()
         .iter()
@@ -56,26 +50,6 @@ fn read_all(path: &Path, mut on_block: impl FnMut(v1::BlockLine)) -> Result<Repl
         .collect();
     Doubts::default().tell(&told.join("; "), 0);
     Ok(replay)
-}
-
-/// The clock of a recording: its first line says the time of day. Old ones do not.
-pub(super) fn clock_of(path: &Path) -> Result<WallClock> {
-    let mut first = Vec::new();
-    let mut start = BufReader::new(open(path)?).take(LONGEST_CLOCK);
-    let read = start.read_until(b'\n', &mut first);
-    read.map_err(file_error("read", path))?;
-    Ok(match serde_json::from_slice(&first) {
-        Ok(Input::Clock {
-            monotonic_ns,
-            unix_ns,
-            ..
-        }) => WallClock::recorded(monotonic_ns, unix_ns),
-        _ => WallClock::of_a_recording(),
-    })
-}
-
-fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(file_error("read", path))
 }
 
 fn doubt(replay: &Replay, store: &str) -> Option<String> {
@@ -97,78 +71,5 @@ pub(super) fn known(replay: &Replay, store: Option<&str>) -> Result<()> {
             );
         }
         _ => Ok(()),
-    }
-}
-
-/// The disks of a recording, and their numbers.
-pub(super) fn disks(path: &Path) -> Result<Disks> {
-    let mut disks = Disks::new();
-    inputs(path, b"{\"placed\"", |input| {
-        if let Input::Placed {
-            placement, disk, ..
-        } = input
-        {
-            // As the kernel packs them.
-            disks.insert(disk, (placement.dev >> 20, placement.dev & 0xf_ffff));
-        }
-    })?;
-    Ok(disks)
-}
-
-/// The lines of a recording that begin so.
-fn inputs(path: &Path, begin: &[u8], mut each: impl FnMut(Input)) -> Result<()> {
-    let mut file = BufReader::new(open(path)?);
-    let mut line = Vec::new();
-    while file
-        .read_until(b'\n', &mut line)
-        .map_err(file_error("read", path))?
-        > 0
-    {
-        if line.starts_with(begin)
-            && let Ok(input) = serde_json::from_slice(&line)
-        {
-            each(input);
-        }
-        line.clear();
-    }
-    Ok(())
-}
-
-/// How much time a recording covers: between the first and the last mark of time in it.
-pub(super) async fn covers(path: &Path) -> Result<Duration> {
-    let path = path.to_owned();
-    let looking = tokio::task::spawn_blocking(move || marks(&path));
-    match looking.await {
-        Ok(found) => found,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-    }
-}
-
-fn marks(path: &Path) -> Result<Duration> {
-    let (mut first, mut last) = (None, 0);
-    inputs(path, b"{\"drained\"", |input| {
-        if let Input::Drained { until_ns } = input {
-            first.get_or_insert(until_ns);
-            last = until_ns;
-        }
-    })?;
-    let length = last.saturating_sub(first.unwrap_or(last));
-    Ok(Duration::from_nanos(length))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_recording_says_the_time_of_day_in_its_first_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r.jsonl");
-        let drained = "{\"drained\":{\"until_ns\":105}}\n";
-        std::fs::write(&path, drained).unwrap();
-        assert_eq!(clock_of(&path).unwrap().unix_ns(105), 105);
-        let clock = "{\"clock\":{\"monotonic_ns\":100,\"unix_ns\":1000000}}\n";
-        std::fs::write(&path, format!("{clock}{drained}")).unwrap();
-        assert_eq!(clock_of(&path).unwrap().unix_ns(105), 1_000_005);
     }
 }

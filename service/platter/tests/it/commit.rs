@@ -23,7 +23,7 @@ const PAUSE_NS: u64 = 500_000;
 const PUTS: usize = 48;
 const WARM_UP: usize = 8;
 
-struct Client {
+struct Committer {
     /// When it puts next, or the answer that it waits for.
     at: Result<u64, Receiver<Result<PutOutcome, Error>>>,
     since_ns: u64,
@@ -33,7 +33,7 @@ struct Bench {
     disk: PlatterDevice,
     store: Store,
     driver: Driver,
-    clients: Vec<Client>,
+    clients: Vec<Committer>,
     puts: u128,
     /// Times of the puts that have ended.
     took_ns: Vec<u64>,
@@ -72,7 +72,7 @@ impl Bench {
         };
         let (store, driver) = Store::open_stepped(disk.device(), options).unwrap();
         let at = disk.now_ns();
-        let clients = (0..clients).map(|_| Client {
+        let clients = (0..clients).map(|_| Committer {
             at: Ok(at),
             since_ns: at,
         });

@@ -89,13 +89,7 @@ impl ServeConfig {
     /// The keys of a file that can be used, and the others.
     fn read_file(path: &Path) -> Result<(Self, WrongKeys), ServerError> {
         let text = files::read_settings(path)?;
-        let unread = |error: toml::de::Error| ServerError::ConfigParse {
-            path: path.to_owned(),
-            line: error
-                .span()
-                .map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
-            why: error.message().replace('\n', " "),
-        };
+        let unread = |error: toml::de::Error| files::unread(path, &text, &error);
         let table = DeTable::parse(&text).map_err(unread)?;
         let span = table.span();
         let read = |table| Self::deserialize(Deserializer::from(Spanned::new(span.clone(), table)));

@@ -160,28 +160,21 @@ impl FromStr for GuardRule {
             Some((name, policy)) => (Some(name.to_owned()), policy),
             None => (None, text),
         };
-        let policy = match policy {
-            "off" => GuardPolicy::Off,
-            "audit" => GuardPolicy::Audit,
-            "deny" => GuardPolicy::Deny,
-            other => {
-                return Err(format!(
-                    "{other:?} is no policy of the guard: write off, audit or deny, or \
-                     NAME=POLICY for one store"
-                ));
-            }
-        };
+        let all = [GuardPolicy::Off, GuardPolicy::Audit, GuardPolicy::Deny];
+        let known = all.into_iter().find(|known| known.word() == policy);
+        let policy = known.ok_or_else(|| {
+            format!(
+                "{policy:?} is no policy of the guard: write off, audit or deny, or NAME=POLICY \
+                 for one store"
+            )
+        })?;
         Ok(Self { store, policy })
     }
 }
 
 impl fmt::Display for GuardRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policy = match self.policy {
-            GuardPolicy::Off => "off",
-            GuardPolicy::Audit => "audit",
-            GuardPolicy::Deny => "deny",
-        };
+        let policy = self.policy.word();
         match &self.store {
             Some(name) => write!(f, "{name}={policy}"),
             None => f.write_str(policy),

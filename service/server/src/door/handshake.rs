@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
-use super::io::{Socket, Stream};
+use super::io::{MaybeTls, Socket};
 use super::tls::ClientCertificate;
 
 /// Beginning of every HTTP/2 connection (RFC 9113, section 3.4).
@@ -76,7 +76,7 @@ pub(super) async fn let_in(
     socket: Socket,
     tls: Option<Arc<ServerConfig>>,
     protocol: Protocol,
-) -> Result<(Stream, First), Refused> {
+) -> Result<(MaybeTls, First), Refused> {
     let mut stream = match tls {
         None => Either::Left(socket),
         Some(config) => {
@@ -101,7 +101,7 @@ pub(super) async fn let_in(
 
 /// Reads the preface of HTTP/2, or the method of gRPC-Web; gives up at the first byte that is no
 /// part of either. Nothing behind them is read.
-async fn first(stream: &mut Stream) -> Result<First, Refused> {
+async fn first(stream: &mut MaybeTls) -> Result<First, Refused> {
     let mut seen = [0; PREFACE.len()];
     let mut len = 0;
     let mut wanted: &'static [u8] = PREFACE;

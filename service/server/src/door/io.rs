@@ -150,12 +150,12 @@ impl AsyncWrite for Socket {
 }
 
 /// Without TLS, or with it.
-pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
+pub(super) type MaybeTls = Either<Socket, Box<TlsStream<Socket>>>;
 
 /// A connection that has been let in: its stream, with the bytes before it that were looked at.
 #[derive(Debug)]
 pub struct Admitted {
-    stream: Stream,
+    stream: MaybeTls,
     first: First,
     /// Of the calls over the UNIX socket; `None`: elsewhere, and with HTTP/1.1.
     authority: Option<Authority>,
@@ -165,7 +165,7 @@ pub struct Admitted {
 
 impl Admitted {
     /// `first` is read before what is still in `stream`. The receiver ends with the connection.
-    pub(super) fn new(stream: Stream, first: First) -> (Self, oneshot::Receiver<()>) {
+    pub(super) fn new(stream: MaybeTls, first: First) -> (Self, oneshot::Receiver<()>) {
         let (ends, ended) = oneshot::channel();
         let mut admitted = Self {
             stream,

@@ -30,7 +30,7 @@ use zeroize::Zeroizing;
 
 use super::logins::{EndForm, is_ended};
 use crate::error::ServerError;
-use crate::files::{bad as bad_file, read_secret};
+use crate::files::{bad as bad_file, read_secret, unread};
 
 /// Access keys in the file.
 const MAX_KEYS: usize = 1024;
@@ -188,14 +188,7 @@ impl Grants {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Credentials, ServerError> {
-    // The message of the parser names fields and lines, never the value of a string.
-    let form: FileForm = toml::from_str(text).map_err(|error| ServerError::ConfigParse {
-        path: path.to_owned(),
-        line: error
-            .span()
-            .map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
-        why: error.message().replace('\n', " "),
-    })?;
+    let form: FileForm = toml::from_str(text).map_err(|error| unread(path, text, &error))?;
     if form.key.len() > MAX_KEYS {
         return Err(bad_file(path, format!("it has more than {MAX_KEYS} keys")));
     }

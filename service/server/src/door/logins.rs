@@ -35,7 +35,7 @@ use super::caller::{Caller, Right};
 use super::connection::Connection;
 use crate::config::ServeConfig;
 use crate::error::ServerError;
-use crate::files::{TOO_OPEN, bad, read};
+use crate::files::{TOO_OPEN, bad, read, unread};
 
 /// Entries in the file, tokens and certificates each. Every request is compared with all tokens.
 const MAX_ENTRIES: usize = 1024;
@@ -252,14 +252,7 @@ fn bearer(value: &[u8]) -> Result<&[u8], Denied> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<List, ServerError> {
-    // The message of the parser names fields and lines, never the value of a string.
-    let form: FileForm = toml::from_str(text).map_err(|error| ServerError::ConfigParse {
-        path: path.to_owned(),
-        line: error
-            .span()
-            .map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
-        why: error.message().replace('\n', " "),
-    })?;
+    let form: FileForm = toml::from_str(text).map_err(|error| unread(path, text, &error))?;
     if form.token.len() > MAX_ENTRIES || form.certificate.len() > MAX_ENTRIES {
         let why = format!("it has more than {MAX_ENTRIES} entries of one kind");
         return Err(bad(path, why));

@@ -18,7 +18,7 @@ use tonic::body::Body;
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, ORIGIN};
 use tonic::codegen::{Service, http};
 
-use super::Reply;
+use super::ReplyFuture;
 use super::intake::{Intake, blame};
 use crate::door::{self, ActiveCall, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
@@ -162,13 +162,13 @@ where
 {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Reply;
+    type Future = ReplyFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<Body>) -> Reply {
+    fn call(&mut self, mut request: http::Request<Body>) -> ReplyFuture {
         if let Err(status) = is_grpc(&request) {
             let mut response = http::Response::new(Body::empty());
             *response.status_mut() = status;

@@ -21,7 +21,7 @@ use super::get::{LumpFrames, ReplyShape};
 use super::lump_store::LumpStoreService;
 use super::source::PatientBody;
 use super::wire::{Messages, read_message};
-use super::{Reply, get, list, many, put, small};
+use super::{ReplyFuture, get, list, many, put, small};
 use crate::door::Connection;
 use crate::request::Scope;
 
@@ -56,13 +56,13 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Reply;
+    type Future = ReplyFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Reply {
+    fn call(&mut self, request: Request<Body>) -> ReplyFuture {
         let serve = match request.uri().path() {
             "/lumpscope.v1.LumpStore/Put" => DirectMethod::Put,
             "/lumpscope.v1.LumpStore/PutMany" => DirectMethod::PutMany,

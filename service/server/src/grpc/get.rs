@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use lumpscope_engine::clock::monotonic_ns;
-use lumpscope_engine::{Error, LumpData, LumpId, Rest};
+use lumpscope_engine::{LumpData, LumpId, Rest};
 use lumpscope_proto::{frame, v1};
 use tokio_stream::Stream;
 use tonic::Status;
@@ -67,10 +67,10 @@ impl Fetched {
         bytes: (u64, u64),
     ) -> Result<Self, Refusal> {
         scope.lump(id, LumpOp::Get);
-        let read = scope.ask((), |ctx, on_done| {
-            named.store.submit_open(ctx, id, bytes, on_done)
+        let read = scope.ask(named, (), |store, ctx, on_done| {
+            store.submit_open(ctx, id, bytes, on_done)
         });
-        let opened = read.await.map_err(engine(named))?;
+        let opened = read.await?;
         Ok(Self {
             header: v1::GetHeader {
                 request_id: scope.id(),
@@ -97,11 +97,10 @@ impl Fetched {
         (offset, length): (u64, u64),
     ) -> Result<Self, Refusal> {
         scope.lump(id, LumpOp::Get);
-        let store = &named.store;
-        let read = scope.ask((), |ctx, on_done| {
+        let read = scope.ask(named, (), |store, ctx, on_done| {
             store.submit_get_range(ctx, id, offset, length, on_done)
         });
-        let part = read.await.map_err(engine(named))?;
+        let part = read.await?;
         let length = part.data.len() as u64;
         let known = part.data.verified && length == part.total_length;
         let header = v1::GetHeader {
@@ -119,11 +118,6 @@ impl Fetched {
             store: named.name.clone(),
         })
     }
-}
-
-fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
-    let store = named.name.clone();
-    move |error| Refusal::Engine { store, error }
 }
 
 /// The bytes of a lump, and the watch over who takes them: both go when HTTP/2 has sent the last

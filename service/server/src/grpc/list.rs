@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use lumpscope_proto::{frame, v1};
 
 use super::convert;
-use super::lump_store::{LumpStoreService, engine};
+use super::lump_store::LumpStoreService;
 use crate::door::Connection;
 use crate::refusal::Refusal;
 use crate::request::{BodyMemory, Reading, Scope};
@@ -44,7 +44,7 @@ pub(super) async fn list(
     scope.wait_as(asked.options.as_ref());
     let named = &service.store(scope, &asked.store)?;
     let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
-    let range = range.check().map_err(engine(named))?;
+    let range = range.check().map_err(|error| named.refusal(error))?;
     let rest = convert::after_token(range, &asked.page_token)?;
     let limit = convert::page_size(asked.page_size)?;
     let bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_mul(ID);
@@ -53,11 +53,10 @@ pub(super) async fn list(
         tokio::time::timeout(waited, service.list_memory.begin(scope.payer(), bytes)).await;
     let memory = memory.map_err(|_| Refusal::NoMemory { waited })?;
     let page = scope
-        .ask((), |ctx, on_done| {
-            named.store.submit_list(ctx, rest, limit, on_done)
+        .ask(named, (), |store, ctx, on_done| {
+            store.submit_list(ctx, rest, limit, on_done)
         })
-        .await
-        .map_err(engine(named))?;
+        .await?;
     let mut all = BytesMut::with_capacity(page.ids.len() * RAW);
     for id in page.ids {
         all.put_slice(&convert::raw(id));

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumpscope_engine::{Durability, Error};
+use lumpscope_engine::Durability;
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, lump_store_server::LumpStore};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{convert, describe, list, small};
+use super::{RpcResult, convert, describe, list, small};
 use crate::config::ServeConfig;
 use crate::refusal::Refusal;
 use crate::request::Bodies;
@@ -62,16 +62,11 @@ impl LumpStoreService {
     }
 }
 
-pub(super) fn engine(named: &NamedStore) -> impl FnOnce(Error) -> Refusal {
-    let store = named.name.clone();
-    move |error| Refusal::Engine { store, error }
-}
-
 /// Reply type of the generated service for a call that [`Direct`](super::Direct) serves before it.
 type Never<T> = tokio_stream::Empty<Result<T, Status>>;
 
 /// For the calls that never get here.
-fn served_before<T>() -> Result<Response<T>, Status> {
+fn served_before<T>() -> RpcResult<T> {
     Err(Status::internal(
         "the service was put together without what serves this call; this is a defect of it",
     ))
@@ -83,52 +78,43 @@ impl LumpStore for LumpStoreService {
     type GetManyStream = Never<v1::GetManyResponse>;
     type PutManyStream = Never<v1::PutManyResponse>;
 
-    async fn put(
-        &self,
-        _: Request<Streaming<v1::PutRequest>>,
-    ) -> Result<Response<v1::PutResponse>, Status> {
+    async fn put(&self, _: Request<Streaming<v1::PutRequest>>) -> RpcResult<v1::PutResponse> {
         served_before()
     }
 
     async fn put_many(
         &self,
         _: Request<Streaming<v1::PutManyRequest>>,
-    ) -> Result<Response<Self::PutManyStream>, Status> {
+    ) -> RpcResult<Self::PutManyStream> {
         served_before()
     }
 
-    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<Self::GetStream>, Status> {
+    async fn get(&self, _: Request<v1::GetRequest>) -> RpcResult<Self::GetStream> {
         served_before()
     }
 
-    async fn get_many(
-        &self,
-        _: Request<v1::GetManyRequest>,
-    ) -> Result<Response<Self::GetManyStream>, Status> {
+    async fn get_many(&self, _: Request<v1::GetManyRequest>) -> RpcResult<Self::GetManyStream> {
         served_before()
     }
 
     async fn put_small(
         &self,
         request: Request<v1::PutSmallRequest>,
-    ) -> Result<Response<v1::PutSmallResponse>, Status> {
+    ) -> RpcResult<v1::PutSmallResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let put = small::put_small(self, &scope, asked).await?;
         Ok(Response::new(put))
     }
 
-    async fn get_small(
-        &self,
-        _: Request<v1::GetSmallRequest>,
-    ) -> Result<Response<v1::GetSmallResponse>, Status> {
+    async fn get_small(&self, _: Request<v1::GetSmallRequest>) -> RpcResult<v1::GetSmallResponse> {
         served_before()
     }
 
     async fn delete_many(
         &self,
         request: Request<v1::DeleteManyRequest>,
-    ) -> Result<Response<v1::DeleteManyResponse>, Status> {
+    ) -> RpcResult<v1::DeleteManyResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
@@ -139,13 +125,10 @@ impl LumpStore for LumpStoreService {
         }
         let durability = convert::durability(asked.durability, self.durability)?;
         let outcome = scope
-            .ask((), |ctx, on_done| {
-                named
-                    .store
-                    .submit_delete_many(ctx, ids, durability, on_done)
+            .ask(named, (), |store, ctx, on_done| {
+                store.submit_delete_many(ctx, ids, durability, on_done)
             })
-            .await
-            .map_err(engine(named))?;
+            .await?;
         Ok(Response::new(v1::DeleteManyResponse {
             request_id: scope.id(),
             existed: outcome.existed,
@@ -153,10 +136,7 @@ impl LumpStore for LumpStoreService {
         }))
     }
 
-    async fn head(
-        &self,
-        request: Request<v1::HeadRequest>,
-    ) -> Result<Response<v1::HeadResponse>, Status> {
+    async fn head(&self, request: Request<v1::HeadRequest>) -> RpcResult<v1::HeadResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
@@ -164,13 +144,10 @@ impl LumpStore for LumpStoreService {
         let id = convert::lump_id("id", asked.id.as_ref())?;
         scope.lump(id, LumpOp::Head);
         let found = scope
-            .ask((), |ctx, on_done| {
-                named
-                    .store
-                    .submit_head_with(ctx, id, asked.checksum, on_done)
+            .ask(named, (), |store, ctx, on_done| {
+                store.submit_head_with(ctx, id, asked.checksum, on_done)
             })
-            .await
-            .map_err(engine(named))?;
+            .await?;
         Ok(Response::new(v1::HeadResponse {
             request_id: scope.id(),
             length: found.length,
@@ -179,10 +156,7 @@ impl LumpStore for LumpStoreService {
         }))
     }
 
-    async fn delete(
-        &self,
-        request: Request<v1::DeleteRequest>,
-    ) -> Result<Response<v1::DeleteResponse>, Status> {
+    async fn delete(&self, request: Request<v1::DeleteRequest>) -> RpcResult<v1::DeleteResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
@@ -191,11 +165,10 @@ impl LumpStore for LumpStoreService {
         scope.lump(id, LumpOp::Delete);
         let durability = convert::durability(asked.durability, self.durability)?;
         let outcome = scope
-            .ask((), |ctx, on_done| {
-                named.store.submit_delete(ctx, id, durability, on_done)
+            .ask(named, (), |store, ctx, on_done| {
+                store.submit_delete(ctx, id, durability, on_done)
             })
-            .await
-            .map_err(engine(named))?;
+            .await?;
         Ok(Response::new(v1::DeleteResponse {
             request_id: scope.id(),
             existed: outcome.existed,
@@ -206,7 +179,7 @@ impl LumpStore for LumpStoreService {
     async fn delete_range(
         &self,
         request: Request<v1::DeleteRangeRequest>,
-    ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
+    ) -> RpcResult<v1::DeleteRangeResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
@@ -215,13 +188,10 @@ impl LumpStore for LumpStoreService {
         let end = convert::lump_id("end", asked.end.as_ref())?;
         let durability = convert::durability(asked.durability, self.durability)?;
         let outcome = scope
-            .ask((), |ctx, on_done| {
-                named
-                    .store
-                    .submit_delete_range(ctx, start, end, durability, on_done)
+            .ask(named, (), |store, ctx, on_done| {
+                store.submit_delete_range(ctx, start, end, durability, on_done)
             })
-            .await
-            .map_err(engine(named))?;
+            .await?;
         Ok(Response::new(v1::DeleteRangeResponse {
             request_id: scope.id(),
             deleted: outcome.deleted,
@@ -229,28 +199,21 @@ impl LumpStore for LumpStoreService {
         }))
     }
 
-    async fn list(
-        &self,
-        _: Request<v1::ListRequest>,
-    ) -> Result<Response<v1::ListResponse>, Status> {
+    async fn list(&self, _: Request<v1::ListRequest>) -> RpcResult<v1::ListResponse> {
         served_before()
     }
 
-    async fn usage(
-        &self,
-        request: Request<v1::UsageRequest>,
-    ) -> Result<Response<v1::UsageResponse>, Status> {
+    async fn usage(&self, request: Request<v1::UsageRequest>) -> RpcResult<v1::UsageResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         scope.wait_as(asked.options.as_ref());
         let named = &self.store(&scope, &asked.store)?;
         let range = convert::range(asked.start.as_ref(), asked.end.as_ref())?;
         let used = scope
-            .ask((), |ctx, on_done| {
-                named.store.submit_usage(ctx, range, on_done)
+            .ask(named, (), |store, ctx, on_done| {
+                store.submit_usage(ctx, range, on_done)
             })
-            .await
-            .map_err(engine(named))?;
+            .await?;
         let stats = named.store.stats();
         let largest = stats.largest_free_bytes;
         Ok(Response::new(v1::UsageResponse {
@@ -269,7 +232,7 @@ impl LumpStore for LumpStoreService {
     async fn list_stores(
         &self,
         request: Request<v1::ListStoresRequest>,
-    ) -> Result<Response<v1::ListStoresResponse>, Status> {
+    ) -> RpcResult<v1::ListStoresResponse> {
         let scope = Scope::of(request.extensions());
         Ok(Response::new(v1::ListStoresResponse {
             request_id: scope.id(),

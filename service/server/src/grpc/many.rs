@@ -15,7 +15,8 @@ use lumpscope_proto::frame::Event;
 use lumpscope_proto::{frame, v1};
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{Semaphore, mpsc};
-use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use tonic::body::Body;
@@ -35,7 +36,7 @@ const PUTS_IN_FLIGHT: u32 = 16;
 const REPLIES: usize = 64;
 
 /// Result for one lump, or for the stream.
-type Outcome<T> = Result<T, Status>;
+type StatusResult<T> = Result<T, Status>;
 
 /// Serves a PutMany: its replies, each as a frame. The stream is read by a task that ends with what
 /// is returned.
@@ -44,7 +45,7 @@ pub(super) fn put_many(
     scope: &Arc<Scope>,
     connection: Option<Connection>,
     body: Body,
-) -> impl Stream<Item = Outcome<Bytes>> + Unpin + Send + 'static {
+) -> impl Stream<Item = StatusResult<Bytes>> + Unpin + Send + 'static {
     let (replies, receiver) = mpsc::channel(REPLIES);
     let puts = Puts {
         service: service.clone(),
@@ -54,24 +55,11 @@ pub(super) fn put_many(
         in_flight: Arc::new(Semaphore::new(PUTS_IN_FLIGHT as usize)),
     };
     let incoming = Incoming::new(service, body);
-    Driven {
-        items: receiver,
-        _task: AbortOnDropHandle::new(tokio::spawn(puts.run(incoming))),
-    }
-}
-
-/// Output of a task; the task ends with it.
-struct Driven<T> {
-    items: mpsc::Receiver<T>,
-    _task: AbortOnDropHandle<()>,
-}
-
-impl<T> Stream for Driven<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.items.poll_recv(context)
-    }
+    let task = AbortOnDropHandle::new(tokio::spawn(puts.run(incoming)));
+    ReceiverStream::new(receiver).map(move |reply| {
+        let _ends_with_the_replies = &task;
+        reply
+    })
 }
 
 /// One stream of puts.
@@ -80,7 +68,7 @@ struct Puts {
     service: LumpStoreService,
     scope: Arc<Scope>,
     connection: Option<Connection>,
-    replies: mpsc::Sender<Outcome<Bytes>>,
+    replies: mpsc::Sender<StatusResult<Bytes>>,
     in_flight: Arc<Semaphore>,
 }
 
@@ -202,7 +190,7 @@ impl Puts {
     }
 
     /// Answers. A client that does not read its answers is cut off.
-    async fn reply(&self, reply: Outcome<Bytes>) {
+    async fn reply(&self, reply: StatusResult<Bytes>) {
         let patience = self.service.body_timeout;
         match self.replies.send_timeout(reply, patience).await {
             // Closed: the client has gone away.
@@ -244,14 +232,12 @@ pub(super) fn get_many(
     scope: &Arc<Scope>,
     connection: Option<Connection>,
     asked: &v1::GetManyRequest,
-) -> Result<impl Stream<Item = Outcome<Bytes>> + Unpin + Send + 'static, Refusal> {
+) -> Result<impl Stream<Item = StatusResult<Bytes>> + Unpin + Send + 'static, Refusal> {
     scope.wait_as(asked.options.as_ref());
     let named = service.store(scope, &asked.store)?;
     let (got, max) = (asked.ids.len(), Store::MAX_DELETE_IDS);
     if got > max {
-        let store = named.name.clone();
-        let error = Error::TooManyIds { got, max };
-        return Err(Refusal::Engine { store, error });
+        return Err(named.refusal(Error::TooManyIds { got, max }));
     }
     let ids = convert::lump_ids("ids", &asked.ids)?;
     Ok(Gets {
@@ -314,7 +300,7 @@ impl Gets {
 }
 
 impl Stream for Gets {
-    type Item = Outcome<Bytes>;
+    type Item = StatusResult<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {

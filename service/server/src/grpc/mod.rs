@@ -41,4 +41,7 @@ pub use small::SMALL;
 pub use web::Web;
 
 /// Answer of a layer around the services.
-type Reply = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type ReplyFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// Answer of a method of a generated service.
+type RpcResult<T> = Result<tonic::Response<T>, tonic::Status>;

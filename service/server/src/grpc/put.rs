@@ -100,16 +100,9 @@ impl Wanted {
         scope.lump(wanted.id, LumpOp::Put);
         let (len, max) = (header.length, wanted.named.store.info().max_lump_bytes);
         if len > max {
-            return Err(wanted.refused(Error::LumpTooLarge { len, max }));
+            return Err(wanted.named.refusal(Error::LumpTooLarge { len, max }));
         }
         Ok(wanted)
-    }
-
-    fn refused(&self, error: Error) -> Refusal {
-        Refusal::Engine {
-            store: self.named.name.clone(),
-            error,
-        }
     }
 
     /// Waits for memory. What the service lets in, the store has room for (the configuration sees
@@ -130,11 +123,11 @@ impl Wanted {
         } else {
             store.lump_memory(self.length)
         };
-        let bytes = bytes.map_err(|error| self.refused(error))?;
+        let bytes = bytes.map_err(|error| self.named.refusal(error))?;
         let memory = service.put_memory.begin(scope.payer(), bytes).await;
         if !passes && !memory.is_whole() {
             let buf = store.lump_buf_untouched(self.length);
-            let buf = buf.map_err(|error| self.refused(error))?;
+            let buf = buf.map_err(|error| self.named.refusal(error))?;
             return Ok(BodyBuffer { memory, buf });
         }
         loop {
@@ -149,7 +142,7 @@ impl Wanted {
                 Err(Error::BuffersExhausted { retry_after, .. }) => {
                     tokio::time::sleep(retry_after.min(MEMORY_RETRY)).await;
                 }
-                Err(error) => return Err(self.refused(error)),
+                Err(error) => return Err(self.named.refusal(error)),
             }
         }
     }
@@ -172,12 +165,10 @@ impl Wanted {
         }
         scope.add_bytes(self.length);
         let outcome = scope
-            .ask(memory, |ctx, on_done| {
-                let store = &self.named.store;
+            .ask(&self.named, memory, |store, ctx, on_done| {
                 store.submit_put_with(ctx, self.id, buf, self.options, on_done)
             })
-            .await
-            .map_err(|error| self.refused(error))?;
+            .await?;
         Ok(v1::PutResponse {
             request_id: scope.id(),
             created: outcome.created,
@@ -202,7 +193,7 @@ impl BodyBuffer {
     pub(super) async fn take(&mut self, wanted: &Wanted, body: &[u8]) -> Result<(), Refusal> {
         self.memory.cover(u64::MAX).await;
         let written = self.buf.write(body).await;
-        written.map_err(|error| wanted.refused(error))
+        written.map_err(|error| wanted.named.refusal(error))
     }
 }
 
@@ -308,7 +299,7 @@ impl Incoming {
             self.began += since.elapsed();
             self.source.resume();
         }
-        written.map_err(|error| wanted.refused(error))
+        written.map_err(|error| wanted.named.refusal(error))
     }
 
     /// Counts bytes of the body.

@@ -19,7 +19,7 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::Reply;
+use super::ReplyFuture;
 use super::intake::{Intake, blame};
 use crate::door::{Caller, Connection};
 use crate::observed::AnswerMemory;
@@ -58,13 +58,13 @@ where
 {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Reply;
+    type Future = ReplyFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<Body>) -> Reply {
+    fn call(&mut self, mut request: http::Request<Body>) -> ReplyFuture {
         let path = request.uri().path();
         let max = methods::find(path).map_or(Some(0), Method::max_message);
         let method = methods::name_of(path);

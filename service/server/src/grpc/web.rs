@@ -5,11 +5,10 @@
 //! ordinary call of gRPC.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::Fuse;
 use hyper::body::Incoming;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -18,7 +17,7 @@ use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode};
 use tonic_web::{GrpcWebLayer, GrpcWebService};
 use tower::Layer as _;
 
-use super::Reply;
+use super::ReplyFuture;
 use crate::door::{Connection, Door};
 use crate::http::check_site;
 
@@ -82,13 +81,13 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Reply;
+    type Future = ReplyFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Service::<Request<Ending>>::poll_ready(&mut self.inner, context)
+        Service::<Request<Fuse<Incoming>>>::poll_ready(&mut self.inner, context)
     }
 
-    fn call(&mut self, mut request: Request<Incoming>) -> Reply {
+    fn call(&mut self, mut request: Request<Incoming>) -> ReplyFuture {
         if let Err((status, why)) = self.check(&request) {
             let mut response = Response::new(Body::new(format!("{why}\n")));
             *response.status_mut() = status;
@@ -101,39 +100,8 @@ where
             return Box::pin(std::future::ready(Ok(response)));
         }
         request.extensions_mut().insert(self.connection.clone());
-        Box::pin(
-            self.inner
-                .call(request.map(|body| Ending { body, over: false })),
-        )
-    }
-}
-
-/// The body of a request over HTTP/1.1. A chunked one tells its end only by giving nothing more, and
-/// one that breaks off by an error; over HTTP/2 a stream that was reset gives nothing more, and no
-/// end. What reads it behind here knows HTTP/2.
-struct Ending {
-    body: Incoming,
-    over: bool,
-}
-
-impl http_body::Body for Ending {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        self.over |= matches!(polled, Poll::Ready(None));
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.over || self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        // A chunked body tells its end only by giving nothing more. What reads it behind here knows HTTP/2, where
+        // that is a stream that was reset.
+        Box::pin(self.inner.call(request.map(BodyExt::fuse)))
     }
 }

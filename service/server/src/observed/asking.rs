@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lumpscope_observer::{Observer, SlowRequest};
+use lumpscope_observer::Observer;
 use lumpscope_proto::v1;
 
-use super::convert::{self, WallClock};
+use super::convert;
 use super::turns::{Turns, Unanswered};
 use crate::stores::Stores;
 
@@ -61,8 +61,7 @@ impl Asking {
         may_use: impl Fn(&str) -> bool,
     ) -> Result<Option<v1::SlowRequest>, Unanswered> {
         let known = self.ask(move |observer| observer.explain(id)).await?;
-        let known = known.filter(|explained| may_use(&explained.store));
-        Ok(known.map(|known| convert::slow(known, WallClock::now())))
+        Ok(known.filter(|explained| may_use(&explained.store)))
     }
 
     /// The slowest requests to these stores, slowest first; `failed`: only those that failed.
@@ -77,16 +76,14 @@ impl Asking {
     ) -> Result<Vec<v1::SlowRequest>, Unanswered> {
         // In nanoseconds, the longest still fits into 64 bits.
         let within = Duration::from_secs(within_seconds.into());
-        let slowest = self.ask(move |observer| {
+        self.ask(move |observer| {
             let of = |name: &String| observer.slowest(Some(name), failed, within, limit);
-            let mut all: Vec<SlowRequest> = stores.iter().flat_map(of).collect();
+            let mut all: Vec<v1::SlowRequest> = stores.iter().flat_map(of).collect();
             all.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
             all.truncate(limit);
             all
-        });
-        let clock = WallClock::now();
-        let slowest = slowest.await?.into_iter();
-        Ok(slowest.map(|slow| convert::slow(slow, clock)).collect())
+        })
+        .await
     }
 
     /// The observer's parts, and how it watches these stores. The request's id is left 0.
@@ -103,9 +100,8 @@ impl Asking {
                 let guard = observer.guard(&name).unwrap_or_default();
                 Some(convert::observed_store(name, status, guard))
             };
-            let programs = observer.programs().into_iter();
             v1::DescribeObserverResponse {
-                programs: programs.map(convert::program).collect(),
+                programs: observer.programs(),
                 events: Some(convert::events(observer.events())),
                 stores: stores.into_iter().filter_map(store).collect(),
                 request_id: 0,

@@ -120,11 +120,7 @@ where
             let turn = self.turns.turn().await;
             // Who asks from now on wants an answer that begins later.
             self.waiting().remove(&key);
-            let answered = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                question()
-            });
-            answered.await
+            answer(turn, question).await
         });
         Ok(answer.await?.clone())
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::{Extensions, Request};
 use lumpscope_engine::clock::monotonic_ns;
-use lumpscope_engine::{EngineTimes, Error, LumpId, Payer, RequestCtx, RequestId};
+use lumpscope_engine::{EngineTimes, Error, LumpId, Payer, RequestCtx, RequestId, Store};
 use lumpscope_objects::{Ctx, Times};
-use lumpscope_observer::RequestSummary;
+use lumpscope_observer::EndedRequest;
 use lumpscope_proto::v1;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub trait Sink: Send + Sync {
 /// A request that has ended.
 pub struct RequestOutcome<'a> {
     /// Its times, whose stages add up to the whole; without a trace.
-    pub summary: RequestSummary,
+    pub summary: EndedRequest,
     /// For metrics, probes and spans.
     pub method: Name,
     /// Its store, which may have been taken out since; `None`: it named none that exists.
@@ -347,30 +347,31 @@ impl Scope {
         state.bytes = state.bytes.saturating_add(bytes);
     }
 
-    /// Asks the engine and waits without holding a thread. `submit` gets what the engine wants
-    /// beside the operands. `hold` lives until the engine is done, even if the client is gone.
+    /// Asks a store and waits without holding a thread. `submit` gets what the engine wants beside the
+    /// operands. `hold` lives until the engine is done, even if the client is gone.
     ///
     /// # Errors
     /// What the engine says; [`Error::Closed`] when it went away.
-    pub async fn ask<T, H, F>(&self, hold: H, submit: F) -> Result<T, Error>
+    pub async fn ask<T, H, F>(&self, named: &NamedStore, hold: H, submit: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
         H: Send + 'static,
-        F: FnOnce(RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
+        F: FnOnce(&Store, RequestCtx, lumpscope_engine::OnDone<T>) -> Result<(), Error>,
     {
         let (done, result) = oneshot::channel();
         let ctx = self.with_payer(self.handed());
-        submit(
-            ctx,
-            Box::new(move |outcome, times| {
-                drop(hold);
-                // The receiver is gone when the client is: nobody wants the answer then.
-                let _ = done.send((outcome, times));
-            }),
-        )?;
-        let (outcome, times) = result.await.map_err(|_| Error::Closed)?;
-        self.answered(times);
-        outcome
+        let on_done = move |outcome, times| {
+            drop(hold);
+            // The receiver is gone when the client is: nobody wants the answer then.
+            let _ = done.send((outcome, times));
+        };
+        let asked = async {
+            submit(&named.store, ctx, Box::new(on_done))?;
+            let (outcome, times) = result.await.map_err(|_| Error::Closed)?;
+            self.answered(times);
+            outcome
+        };
+        asked.await.map_err(|error| named.refusal(error))
     }
 
     /// How the engine is to treat what it is asked for this request.
@@ -436,7 +437,7 @@ impl Scope {
     }
 
     /// Splits the request's time so that the stages add up to the whole.
-    fn summary(&self, state: &ScopeState, end_ns: u64, code: Code) -> RequestSummary {
+    fn summary(&self, state: &ScopeState, end_ns: u64, code: Code) -> EndedRequest {
         let total = end_ns.saturating_sub(self.begin_ns);
         let (recv_ns, engine) = match state.received_ns {
             Some(received) => {
@@ -453,25 +454,26 @@ impl Scope {
                 (recv_ns, state.engine.within(total - recv_ns))
             }
         };
-        RequestSummary {
+        let reply_ns = total.saturating_sub(recv_ns + engine.total_ns());
+        EndedRequest {
             request: self.id,
             store: state.store.as_ref().map_or(0, |named| named.index),
-            method: self.method().text,
+            method: self.method().text.into(),
             bytes: state.bytes,
             begin_ns: self.begin_ns,
             end_ns,
             ok: code == Code::Ok,
             control: self.method().is_control(),
-            recv_ns,
-            sched_ns: engine.sched_ns,
-            index_ns: engine.index_ns,
-            data_ns: engine.data_ns,
-            journal_ns: engine.journal_ns,
-            wait_ns: engine.wait_ns,
-            write_ns: engine.write_ns,
-            flush_ns: engine.flush_ns,
+            stages_ns: [
+                recv_ns,
+                engine.sched_ns,
+                engine.index_ns,
+                engine.data_ns,
+                engine.journal_ns,
+                reply_ns,
+            ],
+            commit_ns: [engine.wait_ns, engine.write_ns, engine.flush_ns],
             waited_for: engine.longest_wait.map(|wait| wait.behind.0),
-            reply_ns: total.saturating_sub(recv_ns + engine.total_ns()),
             trace: None,
         }
     }

@@ -114,8 +114,7 @@ impl Stores {
         match closed {
             Ok(Err(error)) if was_in_order && !matches!(error, Error::Closed) => {
                 error!(store = name, %error, "taken out; it did not close in order");
-                let store = name.clone();
-                Err(Refusal::Engine { store, error })
+                Err(named.refusal(error))
             }
             _ => {
                 info!(store = name, "taken out");

@@ -62,6 +62,15 @@ pub enum Mode {
 }
 
 impl NamedStore {
+    /// What its engine says, as requests are told of it.
+    #[must_use]
+    pub fn refusal(&self, error: engine::Error) -> Refusal {
+        Refusal::Engine {
+            store: self.name.clone(),
+            error,
+        }
+    }
+
     pub(super) fn new(
         index: usize,
         spec: StoreSpec,

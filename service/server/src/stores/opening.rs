@@ -228,7 +228,6 @@ impl Opener {
     }
 }
 
-/// Tells what salvage mode has done with a store.
 /// Says what opening made of a last batch that was not settled.
 fn log_unsettled(store: &str, tail: &UnsettledTail) {
     let UnsettledTail {
@@ -265,6 +264,7 @@ fn log_unsettled(store: &str, tail: &UnsettledTail) {
     }
 }
 
+/// Tells what salvage mode has done with a store.
 fn log_salvage(store: &str, report: &SalvageReport) {
     if report.is_clean() {
         info!(store, "salvage: nothing is wrong; leave the option out");
@@ -301,25 +301,25 @@ fn log_salvage(store: &str, report: &SalvageReport) {
 
 /// Target of a path: a device or file has one identity under every name.
 #[derive(PartialEq, Eq)]
-pub(super) enum Identity {
+pub(super) enum PathIdentity {
     Device(u64),
     File { filesystem: u64, inode: u64 },
 }
 
-pub(super) fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<PathIdentity> {
     let meta = std::fs::metadata(path).ok()?;
     Some(match meta.st_rdev() {
-        0 => Identity::File {
+        0 => PathIdentity::File {
             filesystem: meta.st_dev(),
             inode: meta.st_ino(),
         },
-        device => Identity::Device(device),
+        device => PathIdentity::Device(device),
     })
 }
 
 /// Refuses two names for one device or file.
 pub(crate) fn check_distinct(stores: &[StoreSpec]) -> Result<(), ServerError> {
-    let mut seen: Vec<(Identity, &StoreSpec)> = Vec::new();
+    let mut seen: Vec<(PathIdentity, &StoreSpec)> = Vec::new();
     for spec in stores {
         // A path that leads nowhere is the engine's to refuse, with its own words.
         let Some(id) = identity(&spec.path) else {

@@ -14,7 +14,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::exposition::Out;
 use super::heat::{float, seconds};
 use super::metrics::RequestMetrics;
-use super::names::{self, Metric, MetricKind};
+use super::names::{self, Metric};
 use super::observing;
 use super::otlp::{Numbers, Tracing};
 use super::process;
@@ -146,10 +146,10 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources, form: MetricsFormat) -> fmt
     }
     out.family(&names::REQUEST_DURATION, &sources.requests.duration)?;
     let running = sources.requests.under_way();
-    out.gauge(&names::REQUESTS_IN_PROGRESS, [(vec![], float(running))])?;
+    out.numbers(&names::REQUESTS_IN_PROGRESS, [(vec![], float(running))])?;
     let all = sources.stores.all();
     let gets = all.iter().map(|named| named.store.stats().buffer_get_bytes);
-    out.gauge(
+    out.numbers(
         &names::BODY_MEMORY,
         [
             (vec!["put"], float(sources.put_memory.held())),
@@ -160,7 +160,7 @@ fn service(out: &mut Out<'_, '_>, sources: &Sources, form: MetricsFormat) -> fmt
 
 fn traces(out: &mut Out<'_, '_>, numbers: Option<Numbers>) -> fmt::Result {
     let one = |value: fn(&Numbers) -> u64| numbers.iter().map(move |n| (vec![], float(value(n))));
-    out.counter(&names::SPANS_EXPORTED, one(|n| n.exported))?;
+    out.numbers(&names::SPANS_EXPORTED, one(|n| n.exported))?;
     let dropped = numbers.iter().flat_map(|n| {
         [
             ("queue_full", n.queue_full),
@@ -169,31 +169,31 @@ fn traces(out: &mut Out<'_, '_>, numbers: Option<Numbers>) -> fmt::Result {
         ]
     });
     let dropped = dropped.map(|(reason, spans)| (vec![reason], float(spans)));
-    out.counter(&names::SPANS_DROPPED, dropped)?;
-    out.counter(&names::TRACED_LOST, one(|n| n.requests_lost))?;
-    out.counter(&names::EXPORT_FAILURES, one(|n| n.failures))?;
+    out.numbers(&names::SPANS_DROPPED, dropped)?;
+    out.numbers(&names::TRACED_LOST, one(|n| n.requests_lost))?;
+    out.numbers(&names::EXPORT_FAILURES, one(|n| n.failures))?;
     let up = numbers.and_then(|n| n.up);
     let up = up.map(|up| (vec![], float(u64::from(up))));
-    out.gauge(&names::EXPORTER_UP, up)
+    out.numbers(&names::EXPORTER_UP, up)
 }
 
 fn door(out: &mut Out<'_, '_>, door: &Door) -> fmt::Result {
     let metrics = &door.metrics;
     let open = |name| (vec![name], float(metrics.open_at(name) as u64));
-    out.gauge(&names::CONNECTIONS, ENTRANCES.map(open))?;
+    out.numbers(&names::CONNECTIONS, ENTRANCES.map(open))?;
     out.family(&names::CONNECTIONS_ACCEPTED, &metrics.accepted)?;
     out.family(&names::ACCEPT_ERRORS, &metrics.accept_errors)?;
     out.family(&names::CONNECTIONS_REFUSED, &metrics.refused)?;
     out.family(&names::LOGIN_FAILURES, &metrics.login_failures)?;
     out.family(&names::RELOADS, &metrics.reloads)?;
     let in_force = door.reloader.in_force();
-    out.gauge(&names::TOKENS, [(vec![], f64::from(in_force.tokens))])?;
+    out.numbers(&names::TOKENS, [(vec![], f64::from(in_force.tokens))])?;
     // Absent without TLS: 0 would be a certificate that has expired long ago.
     let not_after = in_force.certificate_not_after.map(|at| {
         let seconds = u64::try_from(at).unwrap_or(0);
         (vec![], float(seconds))
     });
-    out.gauge(&names::CERTIFICATE_NOT_AFTER, not_after)
+    out.numbers(&names::CERTIFICATE_NOT_AFTER, not_after)
 }
 
 fn requests(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
@@ -203,7 +203,7 @@ fn requests(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
             s.report.operations.iter().map(move |o| (name, o))
         })
     };
-    out.counter(
+    out.numbers(
         &names::REQUEST_STAGE,
         operations().flat_map(|(store, o)| {
             o.stages.iter().map(move |stage| {
@@ -212,7 +212,7 @@ fn requests(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
             })
         }),
     )?;
-    out.counter(
+    out.numbers(
         &names::REQUEST_BODY,
         operations().map(|(store, o)| (vec![store, o.method.as_str()], float(o.bytes))),
     )
@@ -226,7 +226,7 @@ fn store_states(out: &mut Out<'_, '_>, stores: &[Snapshot], failed: &[FailedStor
         let value = move |state| f64::from(u8::from(state == now));
         STATES.map(|state| (vec![name, state.word()], value(state)))
     });
-    out.gauge(&names::STORE_STATE, series)
+    out.numbers(&names::STORE_STATE, series)
 }
 
 fn describe_stores(out: &mut Out<'_, '_>, stores: &[Snapshot]) -> fmt::Result {
@@ -259,12 +259,7 @@ fn store_numbers(
             .iter()
             .filter(|_| metric.name == names::STORE_FAILED.name);
         let series = open.chain(closed.map(|failed| (vec![&*failed.name], 1.0)));
-        match metric.kind {
-            MetricKind::Counter => out.counter(metric, series)?,
-            MetricKind::Gauge | MetricKind::Histogram | MetricKind::Info => {
-                out.gauge(metric, series)?
-            }
-        }
+        out.numbers(metric, series)?;
     }
     Ok(())
 }

@@ -68,31 +68,21 @@ impl Reporter {
 }
 
 fn took(ended: &RequestOutcome<'_>) -> Duration {
-    let what = &ended.summary;
-    Duration::from_nanos(what.end_ns.saturating_sub(what.begin_ns))
+    Duration::from_nanos(ended.summary.total_ns())
 }
 
 /// For those who listen with bpftrace.
 fn tell_tracers(ended: &RequestOutcome<'_>) {
     let what = &ended.summary;
-    let stages = [
-        what.recv_ns,
-        what.sched_ns,
-        what.index_ns,
-        what.data_ns,
-        what.journal_ns,
-        what.wait_ns,
-        what.write_ns,
-        what.flush_ns,
-        what.reply_ns,
-    ];
+    let [recv, sched, index, data, journal, reply] = what.stages_ns;
+    let [wait, write, flush] = what.commit_ns;
+    let stages = [recv, sched, index, data, journal, wait, write, flush, reply];
     for (stage, ns) in usdt::STAGES.into_iter().zip(stages) {
         let behind = what.waited_for.filter(|_| stage == c"wait");
         usdt::request_stage(what.request, stage, ns, behind.unwrap_or(0));
     }
     let store = ended.store.map_or(c"", |named| named.c_name.as_c_str());
-    let ns = what.end_ns.saturating_sub(what.begin_ns);
-    let method = ended.method.c;
+    let (method, ns) = (ended.method.c, what.total_ns());
     usdt::request_done(what.request, method, store, what.bytes, ns, what.ok);
 }
 
@@ -100,7 +90,7 @@ fn tell_tracers(ended: &RequestOutcome<'_>) {
 /// not louder because clients repeat it.
 fn log(failures: &LogRate, store: Option<&str>, ended: &RequestOutcome<'_>) {
     let (what, message) = (&ended.summary, ended.message);
-    let us = what.end_ns.saturating_sub(what.begin_ns) / 1000;
+    let us = what.total_ns() / 1000;
     let trace_id = ended.parent.map(TraceParent::as_str);
     let (request_id, method, bytes) = (what.request, ended.method.text, what.bytes);
     let code_name = code_name(ended.code);

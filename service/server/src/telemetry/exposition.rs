@@ -50,25 +50,31 @@ impl Out<'_, '_> {
         })
     }
 
-    pub(super) fn gauge<'s>(
+    /// Series of a counter or a gauge: values of its labels, and a number.
+    pub(super) fn numbers<'s>(
         &mut self,
         metric: &Metric,
         series: impl IntoIterator<Item = (Vec<&'s str>, f64)>,
     ) -> fmt::Result {
+        let write = |encoder: &mut MetricEncoder<'_>, value| match metric.kind {
+            MetricKind::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None),
+            _ => encoder.encode_gauge(&value),
+        };
         self.describe(metric, |mut encoder| {
             for (values, value) in series {
                 if values.is_empty() {
-                    encoder.encode_gauge(&value)?;
+                    write(&mut encoder, value)?;
                 } else {
                     let labels = labels(metric, values);
-                    encoder.encode_family(&labels)?.encode_gauge(&value)?;
+                    write(&mut encoder.encode_family(&labels)?, value)?;
                 }
             }
             Ok(())
         })
     }
 
-    pub(super) fn gauge_of(
+    /// A number of each store.
+    pub(super) fn of_stores(
         &mut self,
         metric: &Metric,
         stores: &[Snapshot<'_>],
@@ -77,38 +83,7 @@ impl Out<'_, '_> {
         let series = stores
             .iter()
             .map(|s| (vec![&*s.named.name], float(value(s))));
-        self.gauge(metric, series)
-    }
-
-    pub(super) fn counter<'s>(
-        &mut self,
-        metric: &Metric,
-        series: impl IntoIterator<Item = (Vec<&'s str>, f64)>,
-    ) -> fmt::Result {
-        self.describe(metric, |mut encoder| {
-            for (values, value) in series {
-                if values.is_empty() {
-                    encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
-                } else {
-                    let labels = labels(metric, values);
-                    let mut series = encoder.encode_family(&labels)?;
-                    series.encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    pub(super) fn counter_of(
-        &mut self,
-        metric: &Metric,
-        stores: &[Snapshot<'_>],
-        value: impl Fn(&Snapshot<'_>) -> u64,
-    ) -> fmt::Result {
-        let series = stores
-            .iter()
-            .map(|s| (vec![&*s.named.name], float(value(s))));
-        self.counter(metric, series)
+        self.numbers(metric, series)
     }
 
     pub(super) fn histogram(

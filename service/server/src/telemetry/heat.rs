@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use lumpscope_observer::{BlockShape, HeatCell, LatencyBucket, StoreReport};
+use lumpscope_observer::{BlockShape, Bucket, HeatCell, StoreReport};
 pub(super) use lumpscope_units::human::as_float as float;
 
 use super::native::Native;
@@ -225,10 +225,10 @@ pub(super) fn queue_time(report: &StoreReport) -> HeatHistograms {
         .collect()
 }
 
-fn times(counts: &[LatencyBucket], sum_ns: u64) -> Buckets {
+fn times(counts: &[Bucket], sum_ns: u64) -> Buckets {
     let mut buckets = time_bounds();
     for bucket in counts {
-        buckets.add(&time(bucket.to_ns), bucket.count);
+        buckets.add(&time(bucket.to), bucket.count);
     }
     buckets.sum = seconds(sum_ns);
     buckets
@@ -245,7 +245,7 @@ pub(super) fn size(report: &StoreReport) -> HeatHistograms {
         let mut buckets = Buckets::new(SIZE_BITS.map(power));
         for size in &shape.sizes {
             // The largest of the cell: lengths are whole sectors.
-            let most = size.to_bytes.saturating_sub(SECTOR);
+            let most = size.to.saturating_sub(SECTOR);
             let upper = float(most.checked_next_power_of_two().unwrap_or(u64::MAX));
             let exponent = (most > 0).then(|| exponent(most));
             buckets.add(&CellBounds::above(upper, exponent), size.count);
@@ -337,7 +337,7 @@ fn intervals() -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use lumpscope_observer::{SeekTime, SizeBucket};
+    use lumpscope_observer::SeekTime;
 
     use super::*;
 
@@ -378,15 +378,15 @@ mod tests {
                 operation: "read".into(),
                 seeks: seeks.to_vec(),
                 travel_bytes: 12_345,
-                queue: vec![LatencyBucket {
-                    from_ns: 1 << 16,
-                    to_ns: 1 << 17,
+                queue: vec![Bucket {
+                    from: 1 << 16,
+                    to: 1 << 17,
                     count: 3,
                 }],
                 queue_ns: 250_000,
-                sizes: vec![SizeBucket {
-                    from_bytes: 4096,
-                    to_bytes: 8192,
+                sizes: vec![Bucket {
+                    from: 4096,
+                    to: 8192,
                     count: 21,
                 }],
                 bytes: 21 * 4096,

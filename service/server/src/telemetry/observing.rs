@@ -19,7 +19,7 @@ pub(super) fn encode(
     watches(out, &sources.watches)?;
     block(out, stores)?;
     heads(out, stores)?;
-    out.gauge_of(&names::KEPT_SLOW, stores, |s| s.kept)?;
+    out.of_stores(&names::KEPT_SLOW, stores, |s| s.kept)?;
     attribution(out, stores)?;
     audit(out, stores)?;
     guard(out, stores)
@@ -28,27 +28,27 @@ pub(super) fn encode(
 fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
     let programs = sources.observer.programs();
     let labels = || programs.iter().map(|p| (vec![&*p.name, &*p.hook], p));
-    out.gauge(
+    out.numbers(
         &names::PROGRAM_ATTACHED,
         labels().map(|(l, p)| (l, float(u64::from(p.attached)))),
     )?;
-    out.counter(
+    out.numbers(
         &names::PROGRAM_RUNS,
         labels().map(|(l, p)| (l, float(p.runs))),
     )?;
-    out.counter(
+    out.numbers(
         &names::PROGRAM_TIME,
         labels().map(|(l, p)| (l, seconds(p.run_ns))),
     )?;
-    out.counter(
+    out.numbers(
         &names::PROGRAM_MISSES,
         labels().map(|(l, p)| (l, float(p.recursion_misses))),
     )?;
     let policy = sources.observer.events();
     let one_in = float(policy.one_in.into());
-    out.gauge(&names::EVENTS_ONE_IN, [(vec![], one_in)])?;
+    out.numbers(&names::EVENTS_ONE_IN, [(vec![], one_in)])?;
     let slower = seconds(policy.slower_than_ns);
-    out.gauge(&names::EVENTS_SLOWER, [(vec![], slower)])?;
+    out.numbers(&names::EVENTS_SLOWER, [(vec![], slower)])?;
     let punted = sources.observer.punted().into_iter();
     let punted = punted.flat_map(|p| {
         [
@@ -58,16 +58,16 @@ fn programs(out: &mut Out<'_, '_>, sources: &Sources) -> fmt::Result {
         ]
     });
     let punted = punted.map(|(operation, ios)| (vec![operation], float(ios)));
-    out.counter(&names::PUNTED_IOS, punted)?;
+    out.numbers(&names::PUNTED_IOS, punted)?;
     let unchecked = float(sources.observer.submissions_refused());
-    out.counter(&names::SUBMISSIONS_UNCHECKED, [(vec![], unchecked)])
+    out.numbers(&names::SUBMISSIONS_UNCHECKED, [(vec![], unchecked)])
 }
 
 fn watches(out: &mut Out<'_, '_>, watches: &Watches) -> fmt::Result {
     let open = |kind: WatchKind| (vec![kind.name()], float(watches.open(kind)));
-    out.gauge(&names::WATCHES, WatchKind::ALL.map(open))?;
+    out.numbers(&names::WATCHES, WatchKind::ALL.map(open))?;
     let dropped = |kind: WatchKind| (vec![kind.name()], float(watches.dropped(kind)));
-    out.counter(&names::WATCHES_DROPPED, WatchKind::ALL.map(dropped))
+    out.numbers(&names::WATCHES_DROPPED, WatchKind::ALL.map(dropped))
 }
 
 /// Head moves, and their cost for others.
@@ -78,22 +78,22 @@ fn heads(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
             moves.map(move |m| (vec![&*s.named.name, &*m.owner, &*m.moved_by], m))
         })
     };
-    out.counter(
+    out.numbers(
         &names::HEAD_MOVES,
         moves().map(|(l, m)| (l, float(m.seeks))),
     )?;
-    out.counter(
+    out.numbers(
         &names::HEAD_TRAVEL,
         moves().map(|(l, m)| (l, float(m.travel_bytes))),
     )?;
-    out.counter(
+    out.numbers(
         &names::INTERFERENCE,
         stores.iter().flat_map(|s| {
             let lost = s.report.block.lost.iter();
             lost.map(|l| (vec![&*s.named.name, &*l.owner], seconds(l.ns)))
         }),
     )?;
-    out.counter_of(&names::INTERFERENCE_GAPS, stores, |s| {
+    out.of_stores(&names::INTERFERENCE_GAPS, stores, |s| {
         s.report.block.lost_gaps
     })
 }
@@ -102,30 +102,25 @@ fn heads(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
 type Count = fn(&AuditReport) -> u64;
 
 fn guard(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
-    let policy = |s: &Snapshot<'_>| match s.guard.policy {
-        GuardPolicy::Off => "off",
-        GuardPolicy::Audit => "audit",
-        GuardPolicy::Deny => "deny",
-    };
     let asked = stores.iter();
-    out.gauge(
+    out.numbers(
         &names::GUARD_POLICY,
-        asked.map(|s| (vec![&*s.named.name, policy(s)], 1.0)),
+        asked.map(|s| (vec![&*s.named.name, s.guard.policy.word()], 1.0)),
     )?;
     let on = stores.iter().filter(|s| s.guard.policy != GuardPolicy::Off);
-    out.gauge(
+    out.numbers(
         &names::GUARD_EFFECTIVE,
         on.map(|s| {
             let effective = u64::from(s.guard.effective);
             (vec![&*s.named.name], float(effective))
         }),
     )?;
-    out.counter_of(&names::GUARD_DENIED, stores, |s| s.guard.denied)?;
-    out.counter_of(&names::GUARD_ALLOWED, stores, |s| s.guard.allowed)
+    out.of_stores(&names::GUARD_DENIED, stores, |s| s.guard.denied)?;
+    out.of_stores(&names::GUARD_ALLOWED, stores, |s| s.guard.allowed)
 }
 
 fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
-    out.gauge(
+    out.numbers(
         &names::PROBE_ATTACHED,
         stores.iter().map(|s| {
             let labels = vec![&*s.named.name, &*s.report.device, &*s.mode];
@@ -138,18 +133,18 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
             owners.map(move |o| (vec![&*s.named.name, &*o.owner, &*o.operation], o))
         })
     };
-    out.counter(
+    out.numbers(
         &names::BLOCK_REQUESTS,
         owners().map(|(l, o)| (l, float(o.requests))),
     )?;
-    out.counter(
+    out.numbers(
         &names::BLOCK_BYTES,
         owners().map(|(l, o)| (l, float(o.bytes))),
     )?;
-    out.counter_of(&names::BLOCK_DATA_REQUESTS, stores, |s| {
+    out.of_stores(&names::BLOCK_DATA_REQUESTS, stores, |s| {
         s.report.block.data_requests
     })?;
-    out.counter_of(&names::BLOCK_SEQUENTIAL, stores, |s| {
+    out.of_stores(&names::BLOCK_SEQUENTIAL, stores, |s| {
         s.report.block.sequential
     })?;
     out.histogram(&names::SEEK_DISTANCE, stores, heat::seek_distance)?;
@@ -161,11 +156,11 @@ fn block(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
     out.histogram(&names::FLAGGED_TIME, stores, heat::flagged_time)?;
     out.histogram(&names::QUEUE_TIME, stores, heat::queue_time)?;
     out.histogram(&names::BLOCK_SIZE, stores, heat::size)?;
-    out.gauge_of(&names::BLOCK_IN_FLIGHT, stores, |s| {
+    out.of_stores(&names::BLOCK_IN_FLIGHT, stores, |s| {
         s.report.in_flight.requests
     })?;
     let oldest = |s: &Snapshot<'_>| seconds(s.report.in_flight.oldest_ns);
-    out.gauge(
+    out.numbers(
         &names::BLOCK_OLDEST,
         stores.iter().map(|s| (vec![&*s.named.name], oldest(s))),
     )?;
@@ -187,12 +182,12 @@ fn disk_time(
         let time = s.report.in_flight.time?;
         Some((vec![&*s.named.name], seconds(of(time))))
     });
-    out.counter(metric, told)
+    out.numbers(metric, told)
 }
 
 fn failures(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
-    out.counter_of(&names::BLOCK_FAILED, stores, |s| s.report.audit.failed)?;
-    out.counter(
+    out.of_stores(&names::BLOCK_FAILED, stores, |s| s.report.audit.failed)?;
+    out.numbers(
         &names::BLOCK_FAILURES,
         stores.iter().flat_map(|s| {
             let failures = s.report.block.failures.iter();
@@ -202,7 +197,7 @@ fn failures(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
             })
         }),
     )?;
-    out.counter(
+    out.numbers(
         &names::BLOCK_MERGED,
         stores.iter().flat_map(|s| {
             let merged = ["read", "write", "discard"].into_iter();
@@ -227,11 +222,11 @@ fn attribution(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
             .map(|(result, bytes, of)| (vec![&*s.named.name, result], bytes, of))
         })
     };
-    out.counter(
+    out.numbers(
         &names::ATTRIBUTION_BYTES,
         results().map(|(labels, bytes, _)| (labels, float(bytes))),
     )?;
-    out.gauge(
+    out.numbers(
         &names::ATTRIBUTION_RATIO,
         results()
             .filter(|(_, _, all)| *all > 0)
@@ -246,18 +241,18 @@ fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
                 .map(|(source, n)| (vec![&*s.named.name, source], float(n)))
         })
     };
-    out.counter(
+    out.numbers(
         &names::AUDIT_REQUESTS,
         both(|r| r.audit.seen_requests, |r| r.audit.kernel_requests),
     )?;
-    out.counter(
+    out.numbers(
         &names::AUDIT_BYTES,
         both(|r| r.audit.seen_bytes, |r| r.audit.kernel_bytes),
     )?;
-    out.gauge_of(&names::AUDIT_COMPLETE, stores, |s| {
+    out.of_stores(&names::AUDIT_COMPLETE, stores, |s| {
         u64::from(s.report.audit.complete)
     })?;
-    out.counter_of(&names::LOST_EVENTS, stores, |s| s.report.audit.lost_events)?;
+    out.of_stores(&names::LOST_EVENTS, stores, |s| s.report.audit.lost_events)?;
     let more: [(&Metric, Count); 8] = [
         (&names::AUDIT_FOUND_LATE, |a| a.found_late),
         (&names::AUDIT_IN_FLIGHT_FULL, |a| a.in_flight_full),
@@ -269,10 +264,10 @@ fn audit(out: &mut Out<'_, '_>, stores: &[Snapshot<'_>]) -> fmt::Result {
         (&names::AUDIT_AMBIGUOUS, |a| a.ambiguous),
     ];
     for (metric, of) in more {
-        out.counter_of(metric, stores, |s| of(&s.report.audit))?;
+        out.of_stores(metric, stores, |s| of(&s.report.audit))?;
     }
-    out.counter_of(&names::UNMATCHED, stores, |s| s.report.audit.unmatched)?;
-    out.counter_of(&names::RECURSION_MISSES, stores, |s| {
+    out.of_stores(&names::UNMATCHED, stores, |s| s.report.audit.unmatched)?;
+    out.of_stores(&names::RECURSION_MISSES, stores, |s| {
         s.report.audit.recursion_misses
     })
 }

@@ -33,12 +33,12 @@ pub(super) fn encode(out: &mut Out<'_, '_>) -> fmt::Result {
             getrlimit(Resource::Nofile).current,
         ),
     ];
-    out.counter(&names::PROCESS_CPU, [(vec![], cpu().as_secs_f64())])?;
+    out.numbers(&names::PROCESS_CPU, [(vec![], cpu().as_secs_f64())])?;
     for (metric, value) in gauges {
-        out.gauge(metric, value.map(|value| (vec![], float(value))))?;
+        out.numbers(metric, value.map(|value| (vec![], float(value))))?;
     }
     let observer = observer_cpu_ns().map(|ns| (vec![], seconds(ns)));
-    out.counter(&names::OBSERVER_CPU, observer)?;
+    out.numbers(&names::OBSERVER_CPU, observer)?;
     pressure(out)
 }
 
@@ -54,7 +54,7 @@ fn pressure(out: &mut Out<'_, '_>) -> fmt::Result {
         let waits = text.lines().filter_map(waited);
         waits.map(|(waiting, us)| (vec![*resource, waiting], seconds(us.saturating_mul(1000))))
     });
-    out.counter(&names::PRESSURE, told)
+    out.numbers(&names::PRESSURE, told)
 }
 
 /// A line of a pressure file: who waits, and how long in microseconds.

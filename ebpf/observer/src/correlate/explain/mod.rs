@@ -4,9 +4,12 @@ mod steps;
 mod story;
 mod words;
 
+use std::sync::Arc;
+
 use lumpscope_units::human::counted;
 
 use crate::api::STAGES;
+use crate::clock::WallClock;
 use crate::event::BlockOp;
 use crate::report::{BlockIo, SlowRequest};
 
@@ -33,6 +36,7 @@ pub(super) struct RequestFacts<'a> {
     pub(super) cgroups: &'a Cgroups,
     /// File system between the store and the disk; empty: none.
     pub(super) file_system: &'a str,
+    pub(super) clock: WallClock,
 }
 
 impl RequestFacts<'_> {
@@ -51,9 +55,8 @@ impl RequestFacts<'_> {
 
 pub(super) fn explain(known: &RequestFacts<'_>) -> SlowRequest {
     let (ended, open) = (known.ended, known.open);
-    let mut blocks = open.blocks.clone();
-    blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.last_ns()));
-    let blocks = blocks.as_slice();
+    let blocks = in_order(open);
+    let trace_id = ended.trace.map(|trace| format!("{:032x}", trace.trace_id));
     SlowRequest {
         request_id: ended.request,
         store: known.store.to_owned(),
@@ -61,19 +64,35 @@ pub(super) fn explain(known: &RequestFacts<'_>) -> SlowRequest {
         method: ended.method.to_string(),
         bytes: ended.bytes,
         ok: ended.ok,
-        begin_ns: ended.begin_ns,
+        begin_unix_ns: known.clock.unix_ns(ended.begin_ns),
         total_ns: ended.total_ns(),
-        trace: ended.trace,
+        trace_id: trace_id.unwrap_or_default(),
         stages: stage_times(known.stages),
-        waited_for: ended.waited_for,
+        waited_for_request_id: ended.waited_for,
         block_requests: open.count,
         sentence: Story { known }.sentence(),
-        steps: steps::steps(known, blocks),
+        steps: steps::steps(known, &blocks),
         lost: lost::report(known.lost),
-        lost_in_all_ns: open.lost.in_all(),
+        lost_in_all_ns: Some(open.lost.in_all()),
         blocks: blocks.iter().map(|block| block_io(known, block)).collect(),
         incomplete: incomplete(known),
     }
+}
+
+/// In the order in which the disk was sent them.
+fn in_order(open: &Open) -> Vec<Block> {
+    let mut blocks = open.blocks.clone();
+    blocks.sort_by_key(|block| block.event.issue_ns.unwrap_or(block.event.last_ns()));
+    blocks
+}
+
+/// For each of its block requests, as [`explain`] lists them, all requests that it served; empty: it is not
+/// shared.
+pub(super) fn sharers(open: &Open) -> Vec<Arc<[u64]>> {
+    let blocks = in_order(open).into_iter();
+    blocks
+        .map(|block| block.share.sharers.unwrap_or_default())
+        .collect()
 }
 
 fn block_io(known: &RequestFacts<'_>, block: &Block) -> BlockIo {
@@ -87,7 +106,6 @@ fn block_io(known: &RequestFacts<'_>, block: &Block) -> BlockIo {
         sectors: if placed { event.sectors } else { 0 },
         own_bytes: share.own_bytes,
         shared: share.sharers.is_some(),
-        sharers: share.sharers.clone().unwrap_or_default(),
         seek_bytes: event.seek.map(|seek| seek.saturating_mul(512)),
         previous_owner: previous.map(Owner::short_name).unwrap_or_default(),
         queue_ns: event.queue_time_ns(),
@@ -102,9 +120,12 @@ fn block_io(known: &RequestFacts<'_>, block: &Block) -> BlockIo {
         uncertain: share.uncertain,
         process: event.comm.text(),
         pid: event.tgid,
-        cgroup: known.cgroups.named(event.cgroup),
+        cgroup_id: event.cgroup,
+        cgroup: known.cgroups.path(event.cgroup).to_owned(),
+        container: known.cgroups.container(event.cgroup),
         previous_cgroup: previous
-            .map_or_else(String::new, |p| known.cgroups.named(p.cgroup()).path),
+            .map_or("", |owner| known.cgroups.path(owner.cgroup()))
+            .to_owned(),
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lumpscope_needs::{Need, available, skipped};
-use lumpscope_observer::{Op, Purpose, RequestSummary, SlowRequest, TraceContext, Tuning};
+use lumpscope_observer::{EndedRequest, Op, Purpose, SlowRequest, TraceContext, Tuning};
 
 use crate::bios::Mapped;
 use crate::submissions::io_in_ring;
@@ -157,25 +157,25 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let end_ns = now();
-    it.observer.request_done(RequestSummary {
+    it.observer.request_done(EndedRequest {
         request: id,
         store: it.index,
-        method,
+        method: method.into(),
         bytes: pieces * length as u64,
         begin_ns,
         end_ns,
         ok: true,
         control: false,
-        recv_ns: received_ns - begin_ns,
-        sched_ns: 0,
-        index_ns: 0,
-        data_ns: data_ns - received_ns,
-        journal_ns: 0,
-        wait_ns: 0,
-        write_ns: written_ns - data_ns,
-        flush_ns: flushed_ns - written_ns,
+        stages_ns: [
+            received_ns - begin_ns,
+            0,
+            0,
+            data_ns - received_ns,
+            0,
+            end_ns - flushed_ns,
+        ],
+        commit_ns: [0, written_ns - data_ns, flushed_ns - written_ns],
         waited_for: None,
-        reply_ns: end_ns - flushed_ns,
         trace: Some(TraceContext {
             trace_id: u128::from(id),
             span_id: id,

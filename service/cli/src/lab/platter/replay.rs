@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use lumpscope_observer::BlockLine;
+use lumpscope_observer::{BlockLine, WallClock};
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing};
@@ -108,7 +108,7 @@ fn what_ifs(args: &ReplayArgs) -> Vec<WhatIf> {
 /// The block requests of one disk.
 fn read(path: &Path, wanted: Option<&str>) -> Result<(String, Trace)> {
     let mut disks: BTreeMap<String, Vec<BlockLine>> = BTreeMap::new();
-    take(path, |line| {
+    let replay = take(path, |line| {
         disks.entry(line.device.clone()).or_default().push(line);
     })?;
     let in_file = |why: String| anyhow!("{}: {why}", path.display());
@@ -127,12 +127,12 @@ fn read(path: &Path, wanted: Option<&str>) -> Result<(String, Trace)> {
         }
     };
     let lines = disks.remove(&device).unwrap_or_default();
-    Ok((device, as_trace(&lines)))
+    Ok((device, as_trace(&lines, replay.clock())))
 }
 
 /// Block requests as a trace; those whose issue was not seen, or that a disk of platters does not
 /// know, are missing in it.
-fn as_trace(lines: &[BlockLine]) -> Trace {
+fn as_trace(lines: &[BlockLine], clock: WallClock) -> Trace {
     let mut missing = 0;
     let mut requests = Vec::new();
     for line in lines {
@@ -147,7 +147,8 @@ fn as_trace(lines: &[BlockLine]) -> Trace {
             missing += 1;
             continue;
         };
-        let issue_ns = line.done_ns.saturating_sub(device_ns);
+        let done_ns = clock.monotonic_ns(line.done_unix_ns);
+        let issue_ns = done_ns.saturating_sub(device_ns);
         requests.push(Traced {
             op,
             // A recording does not tell.
@@ -156,7 +157,7 @@ fn as_trace(lines: &[BlockLine]) -> Trace {
             sectors: line.sectors,
             queue_ns: issue_ns.saturating_sub(line.queue_ns.unwrap_or(0)),
             issue_ns,
-            done_ns: line.done_ns,
+            done_ns,
             own: matches!(line.owner.as_str(), "request" | "store"),
         });
     }
@@ -255,7 +256,7 @@ mod tests {
 
     fn line(operation: &str, device_ns: Option<u64>) -> BlockLine {
         BlockLine {
-            done_ns: 1000,
+            done_unix_ns: 1000,
             operation: operation.to_owned(),
             owner: "store".to_owned(),
             sector: 8,
@@ -268,11 +269,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_replayed_is_counted_as_missing() {
-        let trace = as_trace(&[
+        let lines = [
             line("write", Some(100)),
             line("write", None),
             line("other", Some(100)),
-        ]);
+        ];
+        let trace = as_trace(&lines, WallClock::default());
         assert_eq!(trace.missing, 2);
         let only = trace.requests[0];
         assert_eq!(

@@ -19,7 +19,6 @@ pub(super) async fn whole(
     file: &Path,
     store: Option<&str>,
 ) -> Result<(Vec<v1::StoreReport>, Vec<v1::StoreReport>, Duration)> {
-    let passed = replay::covers(file).await?;
     // A recording has no histogram, but every block request.
     let seeks: Arc<Mutex<BTreeMap<String, Seeks>>> = Arc::default();
     let counted = Arc::clone(&seeks);
@@ -32,14 +31,13 @@ pub(super) async fn whole(
     });
     let replay = read.await?;
     replay::known(&replay, store)?;
-    let clock = replay::clock_of(file)?;
     let names = replay.stores();
     let wanted = names
         .iter()
         .filter(|name| store.is_none_or(|one| one == *name));
     let reports = wanted.filter_map(|name| replay.report(name));
     let mut after: Vec<v1::StoreReport> = reports
-        .map(|report| convert::store_report(report, false, clock))
+        .map(|report| convert::store_report(report, false))
         .collect();
     let seeks = seeks.lock().unwrap_or_else(PoisonError::into_inner);
     for report in &mut after {
@@ -52,7 +50,7 @@ pub(super) async fn whole(
         ..Default::default()
     };
     let before = after.iter().map(nothing).collect();
-    Ok((before, after, passed))
+    Ok((before, after, replay.covers()))
 }
 
 /// First distance behind the bucket of this one.

@@ -14,6 +14,7 @@ use lumpscope_proto::v1::{self, admin_server};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
+use super::RpcResult;
 use super::health::Health;
 use crate::config::ServeConfig;
 use crate::door::Door;
@@ -90,17 +91,12 @@ async fn ask<T: Send + 'static>(
         Ok(()) => result.await.unwrap_or(Err(Error::Closed)),
         Err(error) => Err(error),
     };
-    outcome.map_err(|error| Refusal::Engine {
-        store: named.name.clone(),
-        error,
-    })
+    outcome.map_err(|error| named.refusal(error))
 }
-
-type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl admin_server::Admin for AdminService {
-    async fn sync(&self, request: Request<v1::SyncRequest>) -> Answer<v1::SyncResponse> {
+    async fn sync(&self, request: Request<v1::SyncRequest>) -> RpcResult<v1::SyncResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         ask(&named, |on_done| named.store.submit_sync(on_done)).await?;
@@ -112,7 +108,7 @@ impl admin_server::Admin for AdminService {
     async fn collect_journal(
         &self,
         request: Request<v1::CollectJournalRequest>,
-    ) -> Answer<v1::CollectJournalResponse> {
+    ) -> RpcResult<v1::CollectJournalResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         let done = ask(&named, |on_done| named.store.submit_collect(on_done)).await?;
@@ -129,7 +125,7 @@ impl admin_server::Admin for AdminService {
     async fn start_scrub(
         &self,
         request: Request<v1::StartScrubRequest>,
-    ) -> Answer<v1::StartScrubResponse> {
+    ) -> RpcResult<v1::StartScrubResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         let rate = request.get_ref().bytes_per_second;
@@ -142,7 +138,7 @@ impl admin_server::Admin for AdminService {
     async fn stop_scrub(
         &self,
         request: Request<v1::StopScrubRequest>,
-    ) -> Answer<v1::StopScrubResponse> {
+    ) -> RpcResult<v1::StopScrubResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         named.store.scrub_stop();
@@ -154,7 +150,7 @@ impl admin_server::Admin for AdminService {
     async fn get_scrub(
         &self,
         request: Request<v1::GetScrubRequest>,
-    ) -> Answer<v1::GetScrubResponse> {
+    ) -> RpcResult<v1::GetScrubResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
         let status = named.store.scrub_status();
@@ -164,7 +160,7 @@ impl admin_server::Admin for AdminService {
     async fn describe_store(
         &self,
         request: Request<v1::DescribeStoreRequest>,
-    ) -> Answer<v1::DescribeStoreResponse> {
+    ) -> RpcResult<v1::DescribeStoreResponse> {
         let scope = Scope::of(request.extensions());
         describe::store(self, &scope, &request.get_ref().store).map(Response::new)
     }
@@ -172,7 +168,7 @@ impl admin_server::Admin for AdminService {
     async fn add_store(
         &self,
         request: Request<v1::AddStoreRequest>,
-    ) -> Answer<v1::AddStoreResponse> {
+    ) -> RpcResult<v1::AddStoreResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::add(self, &scope, asked).await.map(Response::new)
@@ -181,19 +177,19 @@ impl admin_server::Admin for AdminService {
     async fn remove_store(
         &self,
         request: Request<v1::RemoveStoreRequest>,
-    ) -> Answer<v1::RemoveStoreResponse> {
+    ) -> RpcResult<v1::RemoveStoreResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::remove(self, &scope, asked).await.map(Response::new)
     }
 
-    async fn drain(&self, request: Request<v1::DrainRequest>) -> Answer<v1::DrainResponse> {
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> RpcResult<v1::DrainResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::drain(self, &scope, asked).await.map(Response::new)
     }
 
-    async fn resume(&self, request: Request<v1::ResumeRequest>) -> Answer<v1::ResumeResponse> {
+    async fn resume(&self, request: Request<v1::ResumeRequest>) -> RpcResult<v1::ResumeResponse> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         stores::resume(self, &scope, asked).await.map(Response::new)
@@ -202,13 +198,13 @@ impl admin_server::Admin for AdminService {
     async fn describe_service(
         &self,
         request: Request<v1::DescribeServiceRequest>,
-    ) -> Answer<v1::DescribeServiceResponse> {
+    ) -> RpcResult<v1::DescribeServiceResponse> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
         Ok(Response::new(describe::service(self, &scope)))
     }
 
-    async fn reload(&self, request: Request<v1::ReloadRequest>) -> Answer<v1::ReloadResponse> {
+    async fn reload(&self, request: Request<v1::ReloadRequest>) -> RpcResult<v1::ReloadResponse> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
         let reloader = Arc::clone(&self.admin.door.reloader);

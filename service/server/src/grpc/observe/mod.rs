@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, LiveReplies};
+use super::RpcResult;
 use crate::door::Connection;
-use crate::observed::convert::{self, WallClock};
 use crate::observed::{
     AnswerMemory, Asking, Question, SharedAnswers, UNPACKED, Unanswered, WatchKind, Watches,
+    convert,
 };
 use crate::refusal::Refusal;
 use crate::request::Scope;
@@ -105,11 +106,9 @@ fn with<T: Message>(kept: Arc<AnswerMemory>, answer: T) -> Response<T> {
     response
 }
 
-type Answer<T> = Result<Response<T>, Status>;
-
 #[tonic::async_trait]
 impl Observe for ObserveService {
-    async fn report(&self, request: Request<v1::ReportRequest>) -> Answer<v1::ReportResponse> {
+    async fn report(&self, request: Request<v1::ReportRequest>) -> RpcResult<v1::ReportResponse> {
         let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
@@ -119,9 +118,7 @@ impl Observe for ObserveService {
             .answers
             .keep(scope.payer(), connection.as_ref(), question);
         let kept = kept.await?;
-        let report = move |r: obs::StoreReport| {
-            convert::store_report(r, !asked.without_heat, WallClock::now())
-        };
+        let report = move |r| convert::store_report(r, !asked.without_heat);
         let key = (names.clone(), asked.without_heat);
         let question = self.asking.question(move |observer| {
             let reports = names.iter().filter_map(|name| observer.report(name));
@@ -135,7 +132,10 @@ impl Observe for ObserveService {
         Ok(with(kept, answer))
     }
 
-    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answer<v1::ExplainResponse> {
+    async fn explain(
+        &self,
+        request: Request<v1::ExplainRequest>,
+    ) -> RpcResult<v1::ExplainResponse> {
         let (scope, connection) = of(&request);
         let kept = self
             .watches
@@ -155,7 +155,7 @@ impl Observe for ObserveService {
     async fn list_slowest(
         &self,
         request: Request<v1::ListSlowestRequest>,
-    ) -> Answer<v1::ListSlowestResponse> {
+    ) -> RpcResult<v1::ListSlowestResponse> {
         let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
@@ -179,7 +179,7 @@ impl Observe for ObserveService {
 
     type TraceStream = BoxStream<v1::TraceResponse>;
 
-    async fn trace(&self, request: Request<v1::TraceRequest>) -> Answer<Self::TraceStream> {
+    async fn trace(&self, request: Request<v1::TraceRequest>) -> RpcResult<Self::TraceStream> {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
@@ -203,7 +203,7 @@ impl Observe for ObserveService {
 
     type RecordStream = BoxStream<v1::RecordResponse>;
 
-    async fn record(&self, request: Request<v1::RecordRequest>) -> Answer<Self::RecordStream> {
+    async fn record(&self, request: Request<v1::RecordRequest>) -> RpcResult<Self::RecordStream> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
         let live = LiveReplies {
@@ -222,7 +222,7 @@ impl Observe for ObserveService {
     async fn describe_observer(
         &self,
         request: Request<v1::DescribeObserverRequest>,
-    ) -> Answer<v1::DescribeObserverResponse> {
+    ) -> RpcResult<v1::DescribeObserverResponse> {
         let scope = Scope::of(request.extensions());
         let names = self.meant(&scope, "")?;
         let request_id = scope.id();
@@ -236,7 +236,7 @@ impl Observe for ObserveService {
     async fn set_events(
         &self,
         request: Request<v1::SetEventsRequest>,
-    ) -> Answer<v1::SetEventsResponse> {
+    ) -> RpcResult<v1::SetEventsResponse> {
         let scope = Scope::of(request.extensions());
         scope.check_service()?;
         // Nothing said is not "no events at all".
@@ -295,7 +295,7 @@ fn known(field: &'static str, word: &str, words: &[&str]) -> Result<(), Refusal>
 
 /// The block requests that a caller may see, in replies of bounded size.
 fn trace_replies(
-    batch: Batch<'_, obs::BlockLine>,
+    batch: Batch<'_, v1::BlockLine>,
     may_use: &dyn Fn(&str) -> bool,
 ) -> Vec<v1::TraceResponse> {
     let reply = |blocks| v1::TraceResponse {
@@ -303,12 +303,11 @@ fn trace_replies(
         dropped: batch.dropped,
         incomplete: batch.doubts.to_owned(),
     };
-    let clock = WallClock::now();
     let mut replies = Vec::new();
     let mut blocks = Vec::new();
     let seen = batch.things.into_iter();
     for line in seen.filter_map(|line| visible(line, may_use)) {
-        blocks.push(convert::block_line(line, clock));
+        blocks.push(line);
         if blocks.len() == BLOCKS_A_REPLY {
             replies.push(reply(std::mem::take(&mut blocks)));
         }
@@ -320,7 +319,7 @@ fn trace_replies(
 }
 
 /// A block request as a caller may see it; `None`: it was made for stores that are not the caller's.
-fn visible(mut line: obs::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<obs::BlockLine> {
+fn visible(mut line: v1::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<v1::BlockLine> {
     let all = line.stores.len();
     line.stores.retain(|name| may_use(name));
     if line.stores.is_empty() {
@@ -328,7 +327,7 @@ fn visible(mut line: obs::BlockLine, may_use: &dyn Fn(&str) -> bool) -> Option<o
     }
     // Which of the requests are the caller's is not known then.
     if line.stores.len() < all {
-        line.requests.clear();
+        line.request_ids.clear();
     }
     Some(line)
 }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::*;
 
-fn line(stores: &[&str]) -> obs::BlockLine {
-    obs::BlockLine {
+fn line(stores: &[&str]) -> v1::BlockLine {
+    v1::BlockLine {
         stores: stores.iter().map(|&name| name.to_owned()).collect(),
-        requests: vec![7],
-        ..obs::BlockLine::default()
+        request_ids: vec![7],
+        ..v1::BlockLine::default()
     }
 }
 
@@ -27,12 +27,12 @@ fn who_may_use_one_store_sees_nothing_of_the_others() {
     assert!(visible(line(&["theirs"]), &mine).is_none());
     let own = visible(line(&["mine"]), &mine).unwrap();
     assert_eq!(
-        (&*own.stores, &*own.requests),
+        (&*own.stores, &*own.request_ids),
         (&["mine".to_owned()][..], &[7][..])
     );
     let shared = visible(line(&["mine", "theirs"]), &mine).unwrap();
     assert_eq!(shared.stores, ["mine"]);
-    assert!(shared.requests.is_empty(), "one of them may be theirs");
+    assert!(shared.request_ids.is_empty(), "one of them may be theirs");
     let replies = trace_replies(batch([line(&["theirs"]), line(&["mine"])], false), &mine);
     assert_eq!(replies.len(), 1);
     assert_eq!(replies[0].blocks.len(), 1);

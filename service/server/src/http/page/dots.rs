@@ -4,7 +4,6 @@ use lumpscope_observer::{BlockLine, OPERATIONS, OWNERS, Observer, Watch};
 use serde::Serialize;
 
 use super::frame::place;
-use crate::observed::convert::WallClock;
 
 /// Dots of one store in one frame; of more, as many are chosen by chance, each as likely as any.
 pub(super) const MOST_DOTS: usize = 500;
@@ -54,12 +53,12 @@ impl Dots {
     }
 
     /// Looks at what has come.
-    pub(super) fn look(&mut self, clock: WallClock) {
+    pub(super) fn look(&mut self) {
         let come = self.watch.take();
         // What was surely made for other stores on the same disk is theirs to show.
         let own = come.iter().filter(|line| line.stores.contains(&self.store));
         for line in own {
-            self.sample.offer(|| dot(line, clock));
+            self.sample.offer(|| dot(line));
         }
     }
 
@@ -96,14 +95,14 @@ impl Sample {
     }
 }
 
-fn dot(line: &BlockLine, clock: WallClock) -> Dot {
+fn dot(line: &BlockLine) -> Dot {
     // Of several stores, which request is whose is not known, and not everybody may see all.
     let request = match &line.stores[..] {
-        [_] => line.requests.first().copied().unwrap_or(0),
+        [_] => line.request_ids.first().copied().unwrap_or(0),
         _ => 0,
     };
     Dot(
-        clock.unix_ns(line.done_ns) / 1_000_000,
+        line.done_unix_ns / 1_000_000,
         line.sector,
         line.sectors,
         place(&OWNERS, &line.owner),
@@ -145,21 +144,20 @@ mod tests {
             stores: vec!["a".into()],
             owner: "fs-journal".into(),
             operation: "write".into(),
-            requests: vec![7, 8],
+            request_ids: vec![7, 8],
             sector: 16,
             sectors: 8,
-            done_ns: 5_000_000,
+            done_unix_ns: 5_000_000,
             uncertain: true,
             ..BlockLine::default()
         };
-        let clock = WallClock::of_a_recording();
         let owner = OWNERS.iter().position(|o| *o == "fs-journal").unwrap();
         let operation = OPERATIONS.iter().position(|o| *o == "write").unwrap();
         assert_eq!(
-            dot(&line, clock),
+            dot(&line),
             Dot(5, 16, 8, owner, operation, None, None, 7, true)
         );
         line.stores.push("b".into());
-        assert_eq!(dot(&line, clock).7, 0);
+        assert_eq!(dot(&line).7, 0);
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use lumpscope_observer::{
-    EventPolicy, HeatCell, LatencyBucket, OPERATIONS, OWNERS, OperationReport, OwnerTotal,
-    StoreReport,
+    EventPolicy, HeatCell, OPERATIONS, OWNERS, OperationReport, OwnerTotal, StoreReport,
 };
 use serde::Serialize;
 
@@ -132,7 +131,7 @@ fn requests(was: &[OperationReport], is: &[OperationReport]) -> BTreeMap<String,
         let was = was.iter().find(|o| o.method == is.method);
         let was = was.unwrap_or(&none);
         let more = |of: fn(&OperationReport) -> u64| of(is).saturating_sub(of(was));
-        let edges = |b: &LatencyBucket| (b.from_ns, b.to_ns, b.count);
+        let edges = |b: &lumpscope_observer::Bucket| (b.from, b.to, b.count);
         let (before, after) = (was.latency.iter().map(edges), is.latency.iter().map(edges));
         let latency = buckets::difference(before, after);
         let stages = is.stages.iter().map(|stage| {
@@ -276,9 +275,9 @@ mod tests {
                     stage: text("device"),
                     total_ns: puts * 1500,
                 }],
-                latency: vec![LatencyBucket {
-                    from_ns: 1024,
-                    to_ns: 2048,
+                latency: vec![lumpscope_observer::Bucket {
+                    from: 1024,
+                    to: 2048,
                     count: puts,
                 }],
                 ..OperationReport::default()

@@ -11,7 +11,6 @@ use super::health::{Health, Recent};
 use super::hello::{self, PageStore, milliseconds, unix_ms};
 use super::ring::Frame;
 use crate::observed::Asking;
-use crate::observed::convert::WallClock;
 
 /// Longest a frame waits for what has ended before it.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -83,10 +82,8 @@ impl Looks {
 
     /// Looks at the block requests that have come.
     pub(super) fn look(&mut self) {
-        let clock = WallClock::now();
-        for dots in self.known.iter_mut().filter_map(|k| k.dots.as_mut()) {
-            dots.look(clock);
-        }
+        let dots = self.known.iter_mut().filter_map(|k| k.dots.as_mut());
+        dots.for_each(Dots::look);
     }
 
     /// Changes since the last frame.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lumpscope_observer::{Observer, SlowRequest, Watch};
+use lumpscope_observer::{Observer, TracedRequest, Watch};
 use opentelemetry_sdk::trace::RandomIdGenerator;
 use tokio::sync::watch;
 
-use super::spans::{self, About, Clock};
+use super::spans::{self, About};
 use super::{ExporterShared, QUEUE, lock};
 
 /// Time between two looks; the observer has something new at most every 10 ms.
@@ -19,7 +19,7 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(1);
 /// Gathers until it is told to stop, and then what is still there.
 pub(super) async fn run(
     shared: Arc<ExporterShared>,
-    watched: Watch<SlowRequest>,
+    watched: Watch<TracedRequest>,
     observer: Observer,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -51,11 +51,10 @@ pub(super) async fn run(
 
 impl ExporterShared {
     /// Makes the spans of a request, all or none.
-    pub(super) fn enqueue(&self, explained: &SlowRequest) {
-        let Some(trace) = explained.trace else { return };
-        let about = self.about(explained.request_id);
+    pub(super) fn enqueue(&self, traced: &TracedRequest) {
+        let about = self.about(traced.request.request_id);
         let room = QUEUE - lock(&self.queue).len().min(QUEUE);
-        let count = spans::count(explained);
+        let count = spans::count(&traced.request);
         if count > room {
             // Not even made: that is the work which a collector that is away must not cost.
             let dropped = u64::try_from(count).unwrap_or(u64::MAX);
@@ -63,8 +62,7 @@ impl ExporterShared {
             return;
         }
         let ids = RandomIdGenerator::default();
-        let at = (Clock::now(), self);
-        let made = spans::of(explained, trace, &about, at, &ids);
+        let made = spans::of(traced, &about, self, &ids);
         lock(&self.queue).extend(made);
     }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lumpscope_observer::{Observer, RequestSummary, SlowRequest, TraceContext};
+use lumpscope_observer::{EndedRequest, Observer, TraceContext, TracedRequest};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, SpanExporter as _};
@@ -88,7 +88,7 @@ struct Tasks {
 struct ExporterShared {
     chosen: Mutex<VecDeque<About>>,
     /// Explained by the service alone: requests that named no store.
-    alone: Mutex<Vec<SlowRequest>>,
+    alone: Mutex<Vec<TracedRequest>>,
     /// The last [`CHOSEN`] requests that were chosen, for links to their spans.
     contexts: Mutex<BTreeMap<u64, TraceContext>>,
     queue: Mutex<VecDeque<SpanData>>,
@@ -213,11 +213,13 @@ impl Tracing {
     }
 
     /// Exports a request that named no store, of which the observer is told nothing.
-    pub fn alone(&self, what: &RequestSummary) {
-        let Some(running) = &self.running else { return };
+    pub fn alone(&self, what: &EndedRequest) {
+        let (Some(running), Some(trace)) = (&self.running, what.trace) else {
+            return;
+        };
         let mut alone = lock(&running.shared.alone);
         if alone.len() < WATCHED {
-            alone.push(spans::without_observer(what));
+            alone.push(spans::without_observer(what, trace));
         } else {
             running
                 .shared
@@ -321,13 +323,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use lumpscope_observer::{BlockIo, StageTime};
+    use lumpscope_observer::{BlockIo, SlowRequest, StageTime};
 
     use super::*;
     use crate::door::Peer;
 
     /// A request with one stage and `blocks` block requests.
-    fn explained(blocks: usize) -> SlowRequest {
+    fn explained(blocks: usize) -> TracedRequest {
         let block = BlockIo {
             operation: "read".to_owned(),
             purpose: "data".to_owned(),
@@ -335,21 +337,25 @@ mod tests {
             done_at_ns: Some(20),
             ..BlockIo::default()
         };
-        SlowRequest {
+        let request = SlowRequest {
             request_id: 5,
             total_ns: 100,
-            begin_ns: 1000,
-            trace: Some(TraceContext {
-                trace_id: 1,
-                span_id: 2,
-                parent_span_id: 0,
-            }),
+            begin_unix_ns: 1000,
             stages: vec![StageTime {
                 stage: "recv".to_owned(),
                 total_ns: 7,
             }],
             blocks: vec![block; blocks],
             ..SlowRequest::default()
+        };
+        TracedRequest {
+            request,
+            trace: TraceContext {
+                trace_id: 1,
+                span_id: 2,
+                parent_span_id: 0,
+            },
+            sharers: Vec::new(),
         }
     }
 
@@ -394,14 +400,14 @@ mod tests {
     #[test]
     fn block_requests_hang_below_their_stage_and_have_places_in_time() {
         let mut explained = explained(1);
-        explained.stages.push(StageTime {
+        explained.request.stages.push(StageTime {
             stage: "device".to_owned(),
             total_ns: 50,
         });
         // When it completed is not known: no span can be made of it.
-        explained.blocks.push(BlockIo::default());
+        explained.request.blocks.push(BlockIo::default());
         // It sticks out of its stage, as those of many lumps in parallel do.
-        explained.blocks.push(BlockIo {
+        explained.request.blocks.push(BlockIo {
             operation: "read".to_owned(),
             issued_at_ns: Some(55),
             done_at_ns: Some(65),
@@ -416,12 +422,10 @@ mod tests {
             code: Some(Code::DataLoss),
             ..About::unknown(5)
         };
-        let trace = explained.trace.unwrap();
         let ids = RandomIdGenerator::default();
         let shared = shared();
-        let at = (spans::Clock::now(), &shared);
-        let made = spans::of(&explained, trace, &about, at, &ids);
-        assert_eq!(made.len(), spans::count(&explained));
+        let made = spans::of(&explained, &about, &shared, &ids);
+        assert_eq!(made.len(), spans::count(&explained.request));
         let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
         assert_eq!(
             names,
@@ -479,8 +483,7 @@ mod tests {
                 servers,
                 ..shared()
             };
-            let (at, trace) = ((spans::Clock::now(), &shared), explained.trace.unwrap());
-            let made = spans::of(&explained, trace, &about, at, &ids).swap_remove(0);
+            let made = spans::of(&explained, &about, &shared, &ids).swap_remove(0);
             let says = |key| said(&made, key).unwrap();
             let schema = made.instrumentation_scope.schema_url().unwrap();
             assert!(schema.starts_with("https://opentelemetry.io/schemas/"));
@@ -503,8 +506,7 @@ mod tests {
                 client,
                 ..About::unknown(5)
             };
-            let (at, trace) = ((spans::Clock::now(), &shared), explained.trace.unwrap());
-            let made = spans::of(&explained, trace, &about, at, &ids).swap_remove(0);
+            let made = spans::of(&explained, &about, &shared, &ids).swap_remove(0);
             ["client.address", "client.port", "network.transport"].map(|key| said(&made, key))
         };
         let named = |words: [&str; 3]| words.map(|word| Some(word.to_owned()));
@@ -522,9 +524,9 @@ mod tests {
     #[test]
     fn spans_are_linked_with_those_of_the_requests_they_name() {
         let mut explained = explained(1);
-        explained.waited_for = Some(3);
-        explained.blocks[0].previous_owner = "request 4".to_owned();
-        explained.blocks[0].sharers = (4..40).collect();
+        explained.request.waited_for_request_id = Some(3);
+        explained.request.blocks[0].previous_owner = "request 4".to_owned();
+        explained.sharers = vec![(4..40).collect()];
         let shared = shared();
         // Of the first ones, request 9 is not exported.
         for id in (3..40).filter(|id| *id != 9) {
@@ -536,8 +538,7 @@ mod tests {
             lock(&shared.contexts).insert(id, context);
         }
         let (about, ids) = (About::unknown(5), RandomIdGenerator::default());
-        let (at, trace) = ((spans::Clock::now(), &shared), explained.trace.unwrap());
-        let made = spans::of(&explained, trace, &about, at, &ids);
+        let made = spans::of(&explained, &about, &shared, &ids);
         let links = |span: &SpanData| -> Vec<(u64, String)> {
             let links = span.links.iter().map(|link| {
                 let id = u64::from_be_bytes(link.span_context.span_id().to_bytes());

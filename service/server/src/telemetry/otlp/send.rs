@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lumpscope_engine::Machine;
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
@@ -15,7 +16,7 @@ use opentelemetry_semantic_conventions::resource::{SERVICE_INSTANCE_ID, SERVICE_
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::spans::{Servers, host_name};
+use super::spans::Servers;
 use super::{ExporterShared, FLUSH_WITHIN};
 use crate::error::ServerError;
 use crate::files;
@@ -72,7 +73,7 @@ pub(super) fn resource(servers: &Servers) -> Resource {
         .with_service_name("lumpscope")
         .with_attribute(KeyValue::new(SERVICE_VERSION, env!("CARGO_PKG_VERSION")))
         .with_attribute(KeyValue::new(SERVICE_INSTANCE_ID, servers.instance()))
-        .with_attribute(KeyValue::new("host.name", host_name()))
+        .with_attribute(KeyValue::new("host.name", Machine::this().host))
         .with_schema_url([], SCHEMA_URL)
         .build()
 }

@@ -16,9 +16,12 @@
 //! between two clock readings, or by more where one call asks the store for several things.
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
-use lumpscope_observer::{BlockIo, RequestSummary, SlowRequest, StageTime, TraceContext};
+use lumpscope_engine::Machine;
+use lumpscope_observer::{
+    BlockIo, EndedRequest, SlowRequest, StageTime, TraceContext, TracedRequest, WallClock,
+};
 use lumpscope_proto::code_name;
 use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -91,52 +94,20 @@ impl Servers {
 
     /// Names this service among all, whenever it runs.
     pub(crate) fn instance(&self) -> String {
-        format!("{}:{}", host_name(), self.grpc.port)
+        format!("{}:{}", Machine::this().host, self.grpc.port)
     }
-}
-
-/// The name of this machine; empty: it has none.
-pub(super) fn host_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    host.trim().to_owned()
 }
 
 impl Server {
     /// The name of this machine where all of its addresses are listened at.
     fn at(socket: SocketAddr) -> Self {
-        let host =
-            Some(host_name()).filter(|host| socket.ip().is_unspecified() && !host.is_empty());
+        let host = Some(Machine::this().host);
+        let host = host.filter(|host| socket.ip().is_unspecified() && !host.is_empty());
         let address = host.unwrap_or_else(|| socket.ip().to_string());
         Self {
             address,
             port: socket.port(),
         }
-    }
-}
-
-/// Translates `CLOCK_MONOTONIC` into the time of day, by one reading of both.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    wall: SystemTime,
-    monotonic_ns: u64,
-}
-
-impl Clock {
-    pub(super) fn now() -> Self {
-        Self {
-            wall: SystemTime::now(),
-            monotonic_ns: lumpscope_engine::clock::monotonic_ns(),
-        }
-    }
-
-    fn at(&self, ns: u64) -> SystemTime {
-        let behind = Duration::from_nanos(self.monotonic_ns.abs_diff(ns));
-        let at = if ns <= self.monotonic_ns {
-            self.wall.checked_sub(behind)
-        } else {
-            self.wall.checked_add(behind)
-        };
-        at.unwrap_or(self.wall)
     }
 }
 
@@ -159,17 +130,16 @@ pub(super) fn count(explained: &SlowRequest) -> usize {
 
 /// The spans of a request, its own first.
 pub(super) fn of(
-    explained: &SlowRequest,
-    trace: TraceContext,
+    traced: &TracedRequest,
     about: &About,
-    (clock, shared): (Clock, &ExporterShared),
+    shared: &ExporterShared,
     ids: &RandomIdGenerator,
 ) -> Vec<SpanData> {
+    let (explained, trace) = (&traced.request, traced.trace);
     let make = Maker {
         explained,
         trace,
         about,
-        clock,
         shared,
         scope: scope(),
     };
@@ -184,9 +154,11 @@ pub(super) fn of(
         }
         spans.push(make.stage(&stage, id));
     }
+    let mut sharers = traced.sharers.iter();
     for block in &explained.blocks {
         let parent = if is_data(block) { data } else { journal };
-        spans.extend(make.block(block, parent, new_span_id(ids)));
+        let sharers = sharers.next().map_or(&[][..], |sharers| sharers);
+        spans.extend(make.block((block, sharers), parent, new_span_id(ids)));
     }
     spans
 }
@@ -214,21 +186,26 @@ fn around_blocks(explained: &SlowRequest) -> Vec<Stage> {
 }
 
 /// A request of which the observer knows nothing.
-pub(super) fn without_observer(what: &RequestSummary) -> SlowRequest {
+pub(super) fn without_observer(what: &EndedRequest, trace: TraceContext) -> TracedRequest {
     let stage = |stage: &str, total_ns| StageTime {
         stage: stage.to_owned(),
         total_ns,
     };
-    SlowRequest {
+    let [recv, .., reply] = what.stages_ns;
+    let request = SlowRequest {
         request_id: what.request,
-        method: what.method.to_owned(),
+        method: what.method.to_string(),
         bytes: what.bytes,
         ok: what.ok,
-        begin_ns: what.begin_ns,
-        total_ns: what.end_ns.saturating_sub(what.begin_ns),
-        trace: what.trace,
-        stages: vec![stage("recv", what.recv_ns), stage("reply", what.reply_ns)],
+        begin_unix_ns: WallClock::now().unix_ns(what.begin_ns),
+        total_ns: what.total_ns(),
+        stages: vec![stage("recv", recv), stage("reply", reply)],
         ..SlowRequest::default()
+    };
+    TracedRequest {
+        request,
+        trace,
+        sharers: Vec::new(),
     }
 }
 
@@ -317,7 +294,6 @@ struct Maker<'a> {
     explained: &'a SlowRequest,
     trace: TraceContext,
     about: &'a About,
-    clock: Clock,
     shared: &'a ExporterShared,
     scope: InstrumentationScope,
 }
@@ -354,11 +330,11 @@ impl Maker<'_> {
         ];
         let said = texts.into_iter().filter(|(_, text)| !text.is_empty());
         attributes.extend(said.map(|(key, text)| KeyValue::new(key, text.clone())));
-        if let Some(request) = what.waited_for {
+        if let Some(request) = what.waited_for_request_id {
             attributes.push(number("lumpscope.waited_for_request_id", request));
         }
         if !what.lost.is_empty() {
-            attributes.push(number("lumpscope.lost_ns", what.lost_in_all_ns));
+            attributes.push(number("lumpscope.lost_ns", what.lost_in_all_ns()));
         }
         for lost in &what.lost {
             let key = format!("lumpscope.lost_ns.{}", lost.owner);
@@ -388,7 +364,7 @@ impl Maker<'_> {
         span.span_kind = SpanKind::Server;
         span.parent_span_is_remote = self.trace.parent_span_id != 0;
         span.attributes = attributes;
-        span.links = self.links(what.waited_for.map(|id| ("waited_for", id)));
+        span.links = self.links(what.waited_for_request_id.map(|id| ("waited_for", id)));
         span.status = status;
         span
     }
@@ -403,8 +379,14 @@ impl Maker<'_> {
         span
     }
 
-    /// The span of a block request; `None`: when it happened was not seen.
-    fn block(&self, block: &BlockIo, parent: u64, id: u64) -> Option<SpanData> {
+    /// The span of a block request, with all requests that it served if it is shared; `None`: when it happened was
+    /// not seen.
+    fn block(
+        &self,
+        (block, sharers): (&BlockIo, &[u64]),
+        parent: u64,
+        id: u64,
+    ) -> Option<SpanData> {
         let mut span = self.span("", place_of(block)?, parent, id);
         span.name = block.operation.clone().into();
         let text = |key, value: &str| KeyValue::new(key, value.to_owned());
@@ -450,7 +432,7 @@ impl Maker<'_> {
         }
         let before = block.previous_owner.strip_prefix("request ");
         let before = before.and_then(|id| Some(("previous_owner", id.parse().ok()?)));
-        let sharers = block.sharers.iter().map(|id| ("shared", *id));
+        let sharers = sharers.iter().map(|id| ("shared", *id));
         span.links = self.links(before.into_iter().chain(sharers));
         if block.failed {
             let why = match block.failure.as_str() {
@@ -487,8 +469,8 @@ impl Maker<'_> {
 
     fn span(&self, name: &'static str, place: Place, parent: u64, id: u64) -> SpanData {
         let at = |ns: i64| {
-            self.clock
-                .at(self.explained.begin_ns.saturating_add_signed(ns))
+            let unix_ns = self.explained.begin_unix_ns.saturating_add(ns);
+            UNIX_EPOCH + Duration::from_nanos(u64::try_from(unix_ns).unwrap_or(0))
         };
         SpanData {
             span_context: SpanContext::new(
