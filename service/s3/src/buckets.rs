@@ -5,13 +5,13 @@ use http::StatusCode;
 use http::header::LOCATION;
 use lumpscope_objects::{ListAfter, ObjectError};
 use s3s::dto::{
-    Bucket, CreateBucketConfiguration, Delete, DeleteObjectsOutput, DeletedObject, ETagCondition,
-    Error, GetBucketLocationOutput, ListBucketsOutput, ObjectIdentifier,
+    Bucket, CreateBucketConfiguration, Delete, DeleteObjectsOutput, DeletedObject, Error,
+    GetBucketLocationOutput, ListBucketsOutput, ObjectIdentifier,
 };
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::attributes::timestamp;
-use super::call::{Call, wrong};
+use super::call::{Call, Tags, wrong};
 use super::endpoint::{Endpoint, no_version};
 use super::inside::Inside;
 use super::reply::{self, Answer, BUCKET_REGION, REGION};
@@ -116,7 +116,7 @@ impl Endpoint {
         no_version(call.parameter("versionId"))?;
         let time = call.date("x-amz-if-match-last-modified-time")?;
         let like = (call.parsed("x-amz-if-match-size")?, time.as_ref());
-        let condition = put::of_delete(call.tag("if-match")?.as_ref(), like)?;
+        let condition = put::of_delete(call.tags("if-match")?.as_ref(), like)?;
         let ctx = call.scope.context();
         let deleted = inside
             .objects
@@ -169,7 +169,7 @@ impl Endpoint {
         let bucket = &*call.bucket;
         call.check(Access::Write, bucket, &object.key)?;
         no_version(object.version_id.as_deref())?;
-        let etag = object.e_tag.map(ETagCondition::ETag);
+        let etag = object.e_tag.map(|etag| Tags::These(vec![etag]));
         let like = (object.size, object.last_modified_time.as_ref());
         let condition = put::of_delete(etag.as_ref(), like)?;
         let ctx = call.scope.context();

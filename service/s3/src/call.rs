@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 use http_body::Body as _;
-use s3s::dto::{ETagCondition, Timestamp, TimestampFormat};
+use s3s::dto::{ETag as ETagDto, Timestamp, TimestampFormat};
 use s3s::xml::{Deserialize, Deserializer};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
@@ -15,6 +15,7 @@ use super::access::{Keys, denied};
 use super::body::Flow;
 use super::checks::Checks;
 use super::{MAX_XML, error, xml};
+use lumpscope_objects::ETag;
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::{Access, Grants};
 use lumpscope_server::request::{BodyMemory, Scope};
@@ -42,6 +43,71 @@ pub(super) struct Call {
     pub(super) document: Vec<u8>,
     /// Memory of the document.
     pub(super) memory: Option<BodyMemory>,
+}
+
+/// The entity tags that a condition names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tags {
+    /// Those of all objects.
+    Any,
+    /// Those of a list.
+    These(Vec<ETagDto>),
+}
+
+impl Tags {
+    /// Reads `*` or a list of entity tags, which need no quotes (RFC 9110, 8.8.3 and 13.1.1).
+    fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::Any);
+        }
+        let skipped = |byte: char| matches!(byte, ' ' | '\t' | ',');
+        let (mut tags, mut rest) = (Vec::new(), text.trim_start_matches(skipped));
+        while !rest.is_empty() {
+            let weak = rest.strip_prefix("W/\"");
+            let behind = match weak.or_else(|| rest.strip_prefix('"')) {
+                Some(inside) => {
+                    let (value, behind) = inside.split_once('"')?;
+                    tags.push(match weak {
+                        Some(_) => ETagDto::Weak(value.to_owned()),
+                        None => ETagDto::Strong(value.to_owned()),
+                    });
+                    behind.trim_start()
+                }
+                None => {
+                    let (value, behind) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+                    let value = value.trim_end();
+                    if value.contains(['"', '*', '/', ' ', '\t']) {
+                        return None;
+                    }
+                    tags.push(ETagDto::Strong(value.to_owned()));
+                    behind
+                }
+            };
+            if !behind.is_empty() && !behind.starts_with(',') {
+                return None;
+            }
+            rest = behind.trim_start_matches(skipped);
+        }
+        (!tags.is_empty()).then_some(Self::These(tags))
+    }
+
+    /// True: `If-Match` holds for an object with this `ETag`, by the strong comparison.
+    pub(super) fn match_strongly(&self, etag: ETag) -> bool {
+        self.any(etag, ETagDto::strong_cmp)
+    }
+
+    /// True: `If-None-Match` fails for an object with this `ETag`, by the weak comparison.
+    pub(super) fn match_weakly(&self, etag: ETag) -> bool {
+        self.any(etag, ETagDto::weak_cmp)
+    }
+
+    fn any(&self, etag: ETag, equal: impl Fn(&ETagDto, &ETagDto) -> bool) -> bool {
+        let etag = ETagDto::Strong(etag.to_string());
+        match self {
+            Self::Any => true,
+            Self::These(tags) => tags.iter().any(|tag| equal(tag, &etag)),
+        }
+    }
 }
 
 pub(super) fn wrong(why: impl Into<String>) -> S3Error {
@@ -95,20 +161,16 @@ impl Call {
         date.map_err(|_| wrong(format!("the header {name} is not a date")))
     }
 
-    /// A header with an entity tag, which needs no quotes, or `*`.
+    /// A header with entity tags, or `*`.
     ///
     /// # Errors
     /// As [`Self::header`].
-    pub(super) fn tag(&self, name: &str) -> S3Result<Option<ETagCondition>> {
-        let Some(text) = self.header(name)? else {
-            return Ok(None);
+    pub(super) fn tags(&self, name: &str) -> S3Result<Option<Tags>> {
+        let parse = |text| {
+            let invalid = || wrong(format!("the header {name} is a list of ETags, or *"));
+            Tags::parse(text).ok_or_else(invalid)
         };
-        let parsed = match text == "*" || text.contains('"') {
-            true => ETagCondition::parse_http_header(text.as_bytes()),
-            false => ETagCondition::parse_http_header(format!("\"{text}\"").as_bytes()),
-        };
-        let parsed = parsed.map_err(|_| wrong(format!("the header {name} is an ETag or *")));
-        parsed.map(Some)
+        self.header(name)?.map(parse).transpose()
     }
 
     /// The value of a parameter.
@@ -211,5 +273,46 @@ impl Call {
             }
         }
         Ok(document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_names_all_tags_or_a_list_of_them() {
+        let strong = |value: &str| ETagDto::Strong(value.to_owned());
+        let weak = |value: &str| ETagDto::Weak(value.to_owned());
+        for (text, tags) in [
+            ("a", vec![strong("a")]),
+            ("\"a\"", vec![strong("a")]),
+            ("W/\"a\"", vec![weak("a")]),
+            (
+                "\"a\", W/\"b\",c",
+                vec![strong("a"), weak("b"), strong("c")],
+            ),
+            ("a , \"b,c\" ,, d", ["a", "b,c", "d"].map(strong).to_vec()),
+            (", \"\"", vec![strong("")]),
+        ] {
+            assert_eq!(Tags::parse(text), Some(Tags::These(tags)), "{text}");
+        }
+        assert_eq!(Tags::parse("*"), Some(Tags::Any));
+        for text in [
+            "",
+            ",",
+            "\"",
+            "\"a",
+            "a\"",
+            "\"a\"b",
+            "\"a\" \"b\"",
+            "a b",
+            "*, a",
+            "\"a\", *",
+            "W/a",
+            "w/\"a\"",
+        ] {
+            assert_eq!(Tags::parse(text), None, "{text}");
+        }
     }
 }

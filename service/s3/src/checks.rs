@@ -129,7 +129,7 @@ impl Checks {
     /// Compares with what was announced, before the body or behind it.
     ///
     /// # Errors
-    /// `BadDigest`, `IncompleteBody` when what should come behind the body did not.
+    /// `BadDigest`, `IncompleteBody` when not exactly what was announced came behind the body.
     pub(super) fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<Checked> {
         let md5: Option<[u8; 16]> = self.md5.map(Md5::finalize);
         let mut checksum = self.others.finalize();
@@ -141,6 +141,14 @@ impl Checks {
             && decoded(announced).as_deref() != md5.as_ref().map(<[u8; 16]>::as_slice)
         {
             return Err(S3Error::new(S3ErrorCode::BadDigest));
+        }
+        let mut names = trailers.into_iter().flat_map(HeaderMap::keys);
+        let is_one = |name: &str| trailers.is_some_and(|it| it.get_all(name).iter().count() == 1);
+        let odd =
+            names.find(|name| !self.behind.contains(&name.as_str()) || !is_one(name.as_str()));
+        if let Some(odd) = odd {
+            let why = format!("{odd} came behind the body, and was not announced once");
+            return Err(S3Error::with_message(S3ErrorCode::IncompleteBody, why));
         }
         let mut announced = self.announced;
         for kind in self.behind {

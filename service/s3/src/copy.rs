@@ -42,8 +42,8 @@ impl Endpoint {
             return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
         };
         let conditions = Conditions {
-            matches: call.tag("x-amz-copy-source-if-match")?,
-            none_match: call.tag("x-amz-copy-source-if-none-match")?,
+            matches: call.tags("x-amz-copy-source-if-match")?,
+            none_match: call.tags("x-amz-copy-source-if-none-match")?,
             modified_since: call.date("x-amz-copy-source-if-modified-since")?,
             unmodified_since: call.date("x-amz-copy-source-if-unmodified-since")?,
         };

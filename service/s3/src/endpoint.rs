@@ -7,7 +7,7 @@ use http::header::HOST;
 use http::{HeaderMap, HeaderName};
 use lumpscope_objects::{Bucket, ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo};
 use percent_encoding::utf8_percent_encode;
-use s3s::dto::{ETag as ETagDto, ETagCondition};
+use s3s::dto::ETag as ETagDto;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use tokio::sync::Notify;
 
@@ -325,13 +325,6 @@ pub(super) fn etag(etag: ETag) -> ETagDto {
 /// An `ETag` as a header has it.
 pub(super) fn quoted(etag: ETag) -> String {
     format!("\"{etag}\"")
-}
-
-/// True: the condition names this `ETag`, or any.
-pub(super) fn names(condition: &ETagCondition, etag: ETag) -> bool {
-    condition
-        .as_etag()
-        .is_none_or(|given| given.value() == etag.to_string())
 }
 
 /// A count or size as S3 has it.

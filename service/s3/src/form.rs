@@ -344,7 +344,9 @@ impl Router {
         let announced = parts.headers.get(CONTENT_LENGTH).cloned();
         let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
         headers.insert(CONTENT_LENGTH, announced.ok_or_else(missing)?);
-        headers.extend(parts.headers.get(HOST).cloned().map(|host| (HOST, host)));
+        let own = |name: &HeaderName| *name == HOST || name.as_str().starts_with("if-");
+        let own = parts.headers.iter().filter(|(name, _)| own(name));
+        headers.extend(own.map(|(name, value)| (name.clone(), value.clone())));
         let place = self.endpoint.address(&parts.headers, (&bucket, &key));
         let done = FormReply::of(&fields, (&bucket, &key), place);
         let file = FormFile {

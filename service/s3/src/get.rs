@@ -16,15 +16,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use lumpscope_objects::{ObjectError, ObjectInfo, Reader};
 use s3s::dto::{
-    Checksum, ChecksumMode, ETagCondition, GetObjectAttributesParts, ObjectAttributes, ObjectPart,
-    Range, StorageClass, Timestamp, TimestampFormat,
+    Checksum, ChecksumMode, GetObjectAttributesParts, ObjectAttributes, ObjectPart, Range,
+    StorageClass, Timestamp, TimestampFormat,
 };
 use s3s::xml::{SerResult, Serialize, Serializer};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::attributes::timestamp;
-use super::call::{Call, wrong};
-use super::endpoint::{EXPIRATION, Endpoint, names, no_version, quoted, signed};
+use super::call::{Call, Tags, wrong};
+use super::endpoint::{EXPIRATION, Endpoint, no_version, quoted, signed};
 use super::error::DAMAGE;
 use super::inside::Inside;
 use super::list::page_size;
@@ -50,8 +50,8 @@ const OVERRIDDEN: [&str; 6] = [
 /// When a read is made.
 #[derive(Default)]
 pub(super) struct Conditions {
-    pub(super) matches: Option<ETagCondition>,
-    pub(super) none_match: Option<ETagCondition>,
+    pub(super) matches: Option<Tags>,
+    pub(super) none_match: Option<Tags>,
     pub(super) modified_since: Option<Timestamp>,
     pub(super) unmodified_since: Option<Timestamp>,
 }
@@ -65,12 +65,12 @@ impl Conditions {
         let modified = timestamp(info.modified_ms / 1000 * 1000);
         let failed = || Err(S3Error::new(S3ErrorCode::PreconditionFailed));
         match (&self.matches, &self.unmodified_since) {
-            (Some(condition), _) if !names(condition, info.etag) => return failed(),
+            (Some(tags), _) if !tags.match_strongly(info.etag) => return failed(),
             (None, Some(date)) if modified > *date => return failed(),
             _ => {}
         }
         let same = match (&self.none_match, &self.modified_since) {
-            (Some(condition), _) => names(condition, info.etag),
+            (Some(tags), _) => tags.match_weakly(info.etag),
             (None, Some(date)) => modified <= *date,
             (None, None) => false,
         };
@@ -199,8 +199,8 @@ impl Wanted {
         no_version(call.parameter("versionId"))?;
         Ok(Self {
             conditions: Conditions {
-                matches: call.tag("if-match")?,
-                none_match: call.tag("if-none-match")?,
+                matches: call.tags("if-match")?,
+                none_match: call.tags("if-none-match")?,
                 modified_since: date("if-modified-since"),
                 unmodified_since: date("if-unmodified-since"),
             },

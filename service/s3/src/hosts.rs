@@ -3,21 +3,66 @@
 //! A client whose bucket is in the host name (`vdata.s3.example.org`) has only the key in the path.
 //! Taken for bucket and key, `PUT /vlogs/2024` would overwrite an object of the bucket vlogs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use http::HeaderMap;
 use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Request};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 /// The name of this machine for itself.
 const LOCAL: &str = "localhost";
 
+/// The name or the address before the port; `None`: the host cannot be read.
+fn without_port(host: &str) -> Option<&str> {
+    let end = match host.strip_prefix('[') {
+        Some(inside) => inside.find(']')? + 2,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at(end);
+    let is_port = port.is_empty() || port.starts_with(':');
+    let is_digits = port.bytes().skip(1).all(|byte| byte.is_ascii_digit());
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let address = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let good = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => name.bytes().all(known),
+    };
+    (good && is_port && is_digits).then_some(name)
+}
+
 /// The host name of a request in small letters; `None`: an address, or nothing.
-fn name(headers: &HeaderMap) -> Option<String> {
-    let host = headers.get(HOST)?.to_str().ok()?;
-    let (name, _port) = host.rsplit_once(':').unwrap_or((host, ""));
+///
+/// # Errors
+/// `InvalidRequest`: there are several, or it cannot be read.
+fn name(headers: &HeaderMap) -> S3Result<Option<String>> {
+    let invalid = |why: &str| S3Error::with_message(S3ErrorCode::InvalidRequest, why.to_owned());
+    let mut all = headers.get_all(HOST).iter();
+    let Some(host) = all.next() else {
+        return Ok(None);
+    };
+    if all.next().is_some() {
+        return Err(invalid("the header host is given twice"));
+    }
+    let name = host.to_str().ok().and_then(without_port);
+    let name = name.ok_or_else(|| invalid("the header host is NAME:PORT or ADDRESS:PORT"))?;
+    let is_address = name.starts_with('[') || name.parse::<IpAddr>().is_ok();
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    (!host.starts_with('[') && name.parse::<IpAddr>().is_err()).then_some(name)
+    Ok((!is_address).then_some(name))
+}
+
+/// Gives a request the one host that it is for: an absolute target wins (RFC 9112, 3.2.2).
+///
+/// # Errors
+/// `InvalidRequest`: it has several, or one that cannot be read.
+pub(super) fn settle<B>(request: &mut Request<B>) -> S3Result<()> {
+    name(request.headers())?;
+    let target = request.uri().authority();
+    let target = target.and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    if let Some(host) = target {
+        request.headers_mut().insert(HOST, host);
+        name(request.headers())?;
+    }
+    Ok(())
 }
 
 /// The bucket in the host name of a request; `None`: the path has it.
@@ -27,13 +72,13 @@ fn name(headers: &HeaderMap) -> Option<String> {
 /// style without any setting.
 ///
 /// # Errors
-/// `InvalidRequest`: the name may be that of a bucket.
+/// `InvalidRequest`: the name may be that of a bucket, or cannot be read.
 pub(super) fn bucket(
     domains: &[String],
     headers: &HeaderMap,
     is_bucket: impl Fn(&str) -> bool,
 ) -> S3Result<Option<String>> {
-    let Some(name) = name(headers) else {
+    let Some(name) = name(headers)? else {
         return Ok(None);
     };
     // There is no bucket in a name without a dot.
@@ -82,6 +127,25 @@ mod tests {
             assert_eq!(of(&["s3.lan"], host), own, "{host}");
         }
         assert_eq!(of(&[], "objects.lan:9000"), own);
+        for host in [
+            "[vdata].s3.lan",
+            "[::1].s3.lan",
+            "[::1",
+            "[::1]x",
+            "[10.0.0.1]",
+            "[]",
+            "::1",
+            "data.s3.lan:80:80",
+            "s3.lan:http",
+            "a@s3.lan",
+            "a/s3.lan",
+            "s3%2elan",
+            "s3 lan",
+        ] {
+            for domains in [&[][..], &["s3.lan"]] {
+                assert_eq!(of(domains, host), refused, "{host}");
+            }
+        }
         for host in [
             "data.objects.lan",
             "DATA.localhost",

@@ -37,6 +37,13 @@ pub(super) struct Operation {
     pub(super) takes: &'static [&'static str],
 }
 
+impl Operation {
+    /// True: it may change something.
+    pub(super) fn changes(&self) -> bool {
+        !matches!(self.on.0, "GET" | "HEAD")
+    }
+}
+
 const fn c_name(ended: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(ended.as_bytes()) {
         Ok(name) => name,

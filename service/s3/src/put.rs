@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http::header::ETAG;
 use http::{HeaderMap, HeaderName, StatusCode};
 use lumpscope_objects::{CommitInfo, Condition, Ctx, ETag, ObjectError, Writer};
-use s3s::dto::{ChecksumType, ETagCondition, Timestamp};
+use s3s::dto::{ChecksumType, ETag as ETagDto, Timestamp};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 use tokio_stream::StreamExt as _;
 
 use super::attributes::put_info;
 use super::body::Flow;
-use super::call::{Call, Within, wrong};
+use super::call::{Call, Tags, Within, wrong};
 use super::checks::{Checked, Checks, KINDS, of_kind};
 use super::endpoint::{EXPIRATION, Endpoint, Holds, PieceMemory, quoted};
 use super::inside::Inside;
@@ -199,11 +199,11 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 /// When a put is made.
 ///
 /// # Errors
-/// As [`of_tags`], and as [`Call::tag`].
+/// As [`of_tags`], and as [`Call::tags`].
 pub(super) fn condition(call: &Call) -> S3Result<Condition> {
     of_tags(
-        call.tag("if-match")?.as_ref(),
-        call.tag("if-none-match")?.as_ref(),
+        call.tags("if-match")?.as_ref(),
+        call.tags("if-none-match")?.as_ref(),
     )
 }
 
@@ -211,22 +211,21 @@ pub(super) fn condition(call: &Call) -> S3Result<Condition> {
 ///
 /// # Errors
 /// `NotImplemented` for what S3 does not know either.
-fn of_tags(
-    matches: Option<&ETagCondition>,
-    none_match: Option<&ETagCondition>,
-) -> S3Result<Condition> {
+fn of_tags(matches: Option<&Tags>, none_match: Option<&Tags>) -> S3Result<Condition> {
     match (matches, none_match) {
         (None, None) => Ok(Condition::Always),
-        (None, Some(ETagCondition::Any)) => Ok(Condition::IfAbsent),
-        (Some(ETagCondition::Any), None) => Ok(Condition::IfPresent),
-        (Some(ETagCondition::ETag(etag)), None) => {
-            // Whether there is an object at all is decided first.
-            let etag = etag.value().parse();
-            Ok(Condition::IfMatch(etag.unwrap_or(NO_OBJECT)))
+        (None, Some(Tags::Any)) => Ok(Condition::IfAbsent),
+        (Some(Tags::Any), None) => Ok(Condition::IfPresent),
+        (Some(Tags::These(tags)), None) => {
+            // Whether there is an object at all is decided first. None has a weak ETag.
+            let etag = only(tags)?.as_strong().map(str::parse);
+            Ok(Condition::IfMatch(
+                etag.and_then(Result::ok).unwrap_or(NO_OBJECT),
+            ))
         }
         // No object has an ETag that is none.
-        (None, Some(ETagCondition::ETag(etag))) => {
-            let etag = etag.value().parse();
+        (None, Some(Tags::These(tags))) => {
+            let etag = only(tags)?.value().parse();
             Ok(etag.map_or(Condition::Always, Condition::UnlessMatch))
         }
         (Some(_), Some(_)) => Err(S3Error::with_message(
@@ -236,12 +235,24 @@ fn of_tags(
     }
 }
 
+/// The one ETag of a change.
+///
+/// # Errors
+/// `NotImplemented`: there are more.
+fn only(tags: &[ETagDto]) -> S3Result<&ETagDto> {
+    let [tag] = tags else {
+        let why = "the condition of a change names one ETag, or *: not a list";
+        return Err(S3Error::with_message(S3ErrorCode::NotImplemented, why));
+    };
+    Ok(tag)
+}
+
 /// When a delete is made: `like`, the size and the time that the object must have.
 ///
 /// # Errors
 /// `InvalidArgument`, `NotImplemented`.
 pub(super) fn of_delete(
-    matches: Option<&ETagCondition>,
+    matches: Option<&Tags>,
     like: (Option<i64>, Option<&Timestamp>),
 ) -> S3Result<Condition> {
     let condition = of_tags(matches, None)?;

@@ -22,7 +22,7 @@ use super::body::{Flow, Patience, Patient, ScopedBody};
 use super::form;
 use super::reply::{self, Answer};
 use super::route::{Routed, Router};
-use super::{cors, error, operations, signed, slow};
+use super::{cors, error, hosts, operations, signed, slow};
 use lumpscope_server::door::{self, Admitted, Connection, Entrance, HttpLimits, Leave, Listener};
 use lumpscope_server::refusal::Refusal;
 use lumpscope_server::request::{Readers, Requests, Scope, unless_cut_off};
@@ -127,6 +127,8 @@ impl On {
         parts.extensions.insert(Arc::clone(&scope));
         parts.extensions.insert(Arc::clone(&flow));
         let mut request = Request::from_parts(parts, s3s::Body::http_body_unsync(body));
+        let misnamed = hosts::settle(&mut request).err();
+        let misnamed = misnamed.map(|refused| error::answer(&refused, scope.id()));
         let pages = self.pages(&request);
         let is_preflight = request.method() == Method::OPTIONS;
         let told = pages.as_deref().filter(|_| !is_preflight);
@@ -135,7 +137,8 @@ impl On {
             cors::headers(pages, method, headers)
         });
         let told = told.unwrap_or_default();
-        if let Some(response) = self.at_once(&mut request, pages.as_deref(), &scope) {
+        let at_once = || self.at_once(&mut request, pages.as_deref(), &scope);
+        if let Some(response) = misnamed.or_else(at_once) {
             let mut response = self.traced(&scope, &flow, response, is_head);
             response.headers_mut().extend(told);
             return Ok(response);

@@ -1,10 +1,11 @@
 //! Options of requests that are not offered. Ignoring them silently would be worse than refusing:
 //! an object would not be encrypted, not locked, or written over the one that bytes were to be
-//! appended to.
+//! appended to. A condition that is ignored, or empty, lets a change through.
 
 use http::HeaderMap;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use super::call::wrong;
 use super::checks::{CHECKSUM, KINDS, TRAILER};
 use super::operations::Operation;
 
@@ -30,10 +31,32 @@ pub(super) const UNSERVED: [(&str, &[&str]); 14] = [
     ("x-amz-write-offset-bytes", &[]),
 ];
 
-/// Headers that only the named operation obeys; others refuse them.
-const ONLY: [(&str, &str); 2] = [
-    ("x-amz-if-match-last-modified-time", "DeleteObject"),
-    ("x-amz-if-match-size", "DeleteObject"),
+/// Operations that decide the `ETag` of the object that they replace; of an upload, when it is
+/// completed.
+const REPLACING: [&str; 5] = [
+    "PutObject",
+    "CopyObject",
+    "CompleteMultipartUpload",
+    "CreateMultipartUpload",
+    "UploadPart",
+];
+const COPYING: &[&str] = &["CopyObject", "UploadPartCopy"];
+const DELETING: &[&str] = &["DeleteObject"];
+
+/// Conditions, and the operations that decide them; others refuse them. Those of HTTP are for reads
+/// to decide, too, or mean nothing there.
+const CONDITIONS: [(&str, &[&[&str]]); 11] = [
+    ("if-match", &[&REPLACING, DELETING]),
+    ("if-modified-since", &[]),
+    ("if-none-match", &[&REPLACING]),
+    ("if-unmodified-since", &[]),
+    ("x-amz-copy-source-if-match", &[COPYING]),
+    ("x-amz-copy-source-if-modified-since", &[COPYING]),
+    ("x-amz-copy-source-if-none-match", &[COPYING]),
+    ("x-amz-copy-source-if-unmodified-since", &[COPYING]),
+    ("x-amz-if-match-initiated-time", &[]),
+    ("x-amz-if-match-last-modified-time", &[DELETING]),
+    ("x-amz-if-match-size", &[DELETING]),
 ];
 
 /// The storage classes of S3: each is taken, and means nothing here. Any other is refused, as S3 does.
@@ -62,12 +85,11 @@ const NAMING: [&str; 2] = ["x-amz-checksum-algorithm", "x-amz-sdk-checksum-algor
 /// Refuses what the operation does not have.
 ///
 /// # Errors
-/// `NotImplemented`, with the name of the header; `InvalidStorageClass`.
+/// `NotImplemented`, with the name of the header; `InvalidArgument`, `InvalidStorageClass`.
 pub(super) fn check(operation: &Operation, headers: &HeaderMap) -> S3Result<()> {
     for (name, value) in headers {
         let (name, value) = (name.as_str(), value.as_bytes());
-        let mut only = ONLY.iter().filter(|(only, _)| *only == name);
-        if only.any(|(_, of)| *of != operation.protocol && !value.is_empty())
+        if !is_decided(operation, name)
             || !is_served(name, value)
             || !is_known_checksum(name, value)
         {
@@ -75,6 +97,11 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap) -> S3Result<()> 
                 S3ErrorCode::NotImplemented,
                 format!("{name} asks for what this service does not do"),
             ));
+        }
+        // A date of HTTP that cannot be read counts as absent (RFC 9110, 13.1.3).
+        let is_date = matches!(name, "if-modified-since" | "if-unmodified-since");
+        if value.is_empty() && !is_date && CONDITIONS.iter().any(|(it, _)| *it == name) {
+            return Err(wrong(format!("the condition {name} is empty")));
         }
         if name == "x-amz-storage-class" && !is_class(value) {
             return Err(S3Error::with_message(
@@ -84,6 +111,14 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap) -> S3Result<()> 
         }
     }
     Ok(())
+}
+
+/// False: a condition that the operation would ignore.
+fn is_decided(operation: &Operation, name: &str) -> bool {
+    let condition = CONDITIONS.iter().find(|(condition, _)| *condition == name);
+    let is_read = !operation.changes() && !name.starts_with("x-amz-");
+    condition
+        .is_none_or(|(_, by)| is_read || by.iter().any(|them| them.contains(&operation.protocol)))
 }
 
 fn is_class(value: &[u8]) -> bool {
@@ -120,6 +155,7 @@ fn is_known_checksum(name: &str, value: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::operations::OPERATIONS;
     use super::super::operations::tests::{documented, find};
     use super::*;
 
@@ -181,14 +217,39 @@ mod tests {
                 assert!(of(name, value).is_ok(), "{name}: {value}");
             }
         }
-        for (name, _) in ONLY {
-            assert!(of(name, "1").is_err() && of(name, "").is_ok(), "{name}");
-        }
         assert!(of("x-amz-meta-a", "1").is_ok());
         for class in CLASSES.iter().chain(&[""]) {
             assert!(of("x-amz-storage-class", class).is_ok(), "{class}");
         }
         let refused = of("x-amz-storage-class", "standard").unwrap_err();
         assert_eq!(*refused.code(), S3ErrorCode::InvalidStorageClass);
+    }
+
+    #[test]
+    fn a_condition_is_decided_or_refused() {
+        let of = |operation, name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            check(find(operation), &headers).map_err(|refused| refused.code().clone())
+        };
+        for (name, by) in CONDITIONS {
+            let by = by.concat();
+            for operation in OPERATIONS {
+                let is_read = !name.starts_with("x-amz-") && !operation.changes();
+                let operation = operation.protocol;
+                let (given, empty) = (of(operation, name, "1"), of(operation, name, ""));
+                if by.contains(&operation) || is_read {
+                    assert_eq!(given, Ok(()), "{operation} {name}");
+                    let expected = match name.ends_with("-since") && is_read {
+                        true => Ok(()),
+                        false => Err(S3ErrorCode::InvalidArgument),
+                    };
+                    assert_eq!(empty, expected, "{operation} {name}");
+                } else {
+                    let refused = Err(S3ErrorCode::NotImplemented);
+                    assert_eq!((&given, &empty), (&refused, &refused), "{operation} {name}");
+                }
+            }
+        }
     }
 }

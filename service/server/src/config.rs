@@ -399,6 +399,10 @@ mod tests {
                 ["s3-domain", "without a port"],
             ),
             (
+                "store = [\"a=/x\"]\ns3-domain = \"\"",
+                ["s3-domain", "DNS name"],
+            ),
+            (
                 "store = [\"a=/x\"]\nmax-message = 10",
                 ["max-message", "4K"],
             ),

@@ -1,5 +1,8 @@
 //! The name of a host: of the endpoint, of one of its buckets, or of neither.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use crate::common::{Ask, HttpClient, Running};
 use crate::forms::Form;
 
@@ -50,6 +53,61 @@ fn a_request_to_the_host_of_a_bucket_never_reaches_another() {
         assert_eq!(client.object("/vlogs/2024").unwrap(), b"precious");
         assert_eq!(buckets(&mut client), 2);
     }
+}
+
+/// Only a whole address is one, and a request is for one host.
+#[test]
+fn a_host_that_cannot_be_read_is_refused() {
+    for domains in [&[][..], &["s3.example.test"]] {
+        let (running, mut client) = running(domains);
+        for host in [
+            "[vdata].s3.example.test",
+            "[::1].s3.example.test",
+            "[::1",
+            "vdata.s3.example.test:80:80",
+            "x@vdata.s3.example.test",
+            "vdata%2es3.example.test",
+        ] {
+            for method in ["PUT", "DELETE"] {
+                let ask = on(method, host, "/vlogs/2024");
+                client.refused(ask, 400, "InvalidRequest");
+            }
+        }
+        for (one, other) in [("localhost", "vdata.s3.example.test"), ("a", "a")] {
+            let ask = on("DELETE", one, "/vlogs/2024").unsigned("host", other);
+            client.refused(ask, 400, "InvalidRequest");
+        }
+        assert_eq!(client.object("/vlogs/2024").unwrap(), b"precious");
+        drop(running);
+    }
+}
+
+/// The host of an absolute target is that of the request (RFC 9112, 3.2.2).
+#[test]
+fn the_host_of_an_absolute_target_wins() {
+    let (running, mut client) = running(&["s3.example.test"]);
+    let absolute = |host: &str, target: &str| {
+        let ask = on("GET", host, "/vlogs/2024").unsigned("connection", "close");
+        let text = String::from_utf8(ask.bytes(running.address)).unwrap();
+        let text = text.replacen("GET /", &format!("GET http://{target}/"), 1);
+        let mut stream = TcpStream::connect(running.address).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let bucket = "vdata.s3.example.test";
+    for (host, target, status) in [
+        ("localhost", "localhost", "HTTP/1.1 200 "),
+        (bucket, bucket, "HTTP/1.1 404 "),
+        // Signed for another host.
+        ("localhost", bucket, "HTTP/1.1 403 "),
+        ("localhost", "x@localhost", "HTTP/1.1 400 "),
+    ] {
+        let reply = absolute(host, target);
+        assert!(reply.starts_with(status), "{host} {target}: {reply}");
+    }
+    assert_eq!(client.object("/vlogs/2024").unwrap(), b"precious");
 }
 
 #[test]

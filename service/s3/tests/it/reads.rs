@@ -424,3 +424,136 @@ fn what_is_not_exact_is_written_as_s3_writes_it() {
         (Some("0"), &b"abc"[..])
     );
 }
+
+/// A list of ETags is not one of them: a change that took it for one would replace what it was to
+/// keep. Neither is an empty condition none, nor one that the operation does not decide.
+#[test]
+fn a_change_decides_its_condition_or_is_refused() {
+    let (_running, mut client) = Running::with_bucket();
+    let put = Ask::new("PUT", "/bbb/k").body("old");
+    let tag = client.good(put.clone()).header("etag").unwrap().to_owned();
+    client.good(Ask::new("PUT", "/bbb/source").body("source"));
+    let copy = Ask::new("PUT", "/bbb/k").header("x-amz-copy-source", "bbb/source");
+    let begun = client.good(Ask::new("POST", "/bbb/k").query("uploads", ""));
+    let upload = begun.element("UploadId").unwrap();
+    let part = Ask::new("PUT", "/bbb/k").query("partNumber", "1");
+    let part = client.good(part.query("uploadId", &upload).body("part"));
+    let part = part.header("etag").unwrap();
+    let parts = format!("<Part><PartNumber>1</PartNumber><ETag>{part}</ETag></Part>");
+    let complete = Ask::new("POST", "/bbb/k").query("uploadId", &upload);
+    let document = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+    let complete = complete.body(document);
+    let delete = Ask::new("DELETE", "/bbb/k");
+    let (list, weak) = (format!("\"x\", {tag}"), format!("W/{tag}"));
+    let date = "Wed, 21 Oct 2015 07:28:00 GMT";
+    let (size, time) = ("x-amz-if-match-size", "x-amz-if-match-last-modified-time");
+    for (change, deletes) in [
+        (put, false),
+        (copy.clone(), false),
+        (complete, false),
+        (delete.clone(), true),
+    ] {
+        for (name, value, status) in [
+            ("if-match", &*list, 501),
+            ("if-match", &*weak, 412),
+            ("if-match", "", 400),
+            ("if-match", "\"x\" \"y\"", 400),
+            ("if-none-match", &*list, 501),
+            ("if-none-match", &*weak, if deletes { 501 } else { 412 }),
+            ("if-none-match", "*", if deletes { 501 } else { 412 }),
+            ("if-none-match", "", if deletes { 501 } else { 400 }),
+            ("if-modified-since", date, 501),
+            ("if-unmodified-since", date, 501),
+            (size, "", if deletes { 400 } else { 501 }),
+            (time, "", if deletes { 400 } else { 501 }),
+        ] {
+            let code = match status {
+                400 => "InvalidArgument",
+                412 => "PreconditionFailed",
+                _ => "NotImplemented",
+            };
+            client.refused(change.clone().header(name, value), status, code);
+            assert_eq!(client.object("/bbb/k").unwrap(), b"old", "{name}: {value}");
+        }
+    }
+    for kind in ["match", "none-match", "modified-since", "unmodified-since"] {
+        let name = format!("x-amz-copy-source-if-{kind}");
+        let empty = copy.clone().header(&name, "");
+        client.refused(empty, 400, "InvalidArgument");
+        client.refused(delete.clone().header(&name, &tag), 501, "NotImplemented");
+    }
+    assert_eq!(client.object("/bbb/k").unwrap(), b"old");
+}
+
+/// As RFC 9110 wants it (8.8.3.2, 13.1.1, 13.1.2).
+#[test]
+fn a_read_compares_every_tag_of_a_list() {
+    let (_running, mut client) = Running::with_bucket();
+    let put = client.good(Ask::new("PUT", "/bbb/k").body("x"));
+    let tag = put.header("etag").unwrap();
+    let bare = tag.trim_matches('"');
+    let (list, weak) = (format!("\"x\", {tag}"), format!("W/{tag}"));
+    let weaks = format!("\"x\",{weak} , \"y\"");
+    let bares = format!("x, {bare}");
+    for method in ["GET", "HEAD"] {
+        for (value, matches, none_match) in [
+            ("*", 200, 304),
+            (tag, 200, 304),
+            (&*list, 200, 304),
+            (&*bares, 200, 304),
+            (&*weak, 412, 304),
+            (&*weaks, 412, 304),
+            ("\"x\", \"y\"", 412, 200),
+            ("", 400, 400),
+            ("\"x", 400, 400),
+        ] {
+            for (name, status) in [("if-match", matches), ("if-none-match", none_match)] {
+                let reply = client.ask(client_ask(method, name, value));
+                assert_eq!(reply.status, status, "{method} {name}: {value}");
+            }
+        }
+    }
+    let copy = Ask::new("PUT", "/bbb/copy").header("x-amz-copy-source", "bbb/k");
+    let (matches, none_match) = (
+        "x-amz-copy-source-if-match",
+        "x-amz-copy-source-if-none-match",
+    );
+    client.good(copy.clone().header(matches, &list));
+    for (name, value) in [(matches, &weak), (none_match, &weak), (none_match, &list)] {
+        let refused = copy.clone().header(name, value);
+        client.refused(refused, 412, "PreconditionFailed");
+    }
+}
+
+/// Behind the body comes what was announced, once: a second trailer is not passed over.
+#[test]
+fn nothing_follows_the_trailer_of_a_body() {
+    let (_running, mut client) = Running::with_bucket();
+    let sum = "x-amz-checksum-crc32:NSRBwg==\r\n\r\n";
+    let put = |behind: &str, announced: &str| {
+        let ask = Ask::new("PUT", "/bbb/k").body(format!("3\r\nabc\r\n0\r\n{behind}"));
+        let kind = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+        let ask = ask.header("x-amz-content-sha256", kind);
+        let ask = ask.header("x-amz-decoded-content-length", "3");
+        match announced {
+            "" => ask,
+            _ => ask.header("x-amz-trailer", announced),
+        }
+    };
+    let crc32 = "x-amz-checksum-crc32";
+    for (behind, announced) in [
+        (format!("{sum}{sum}"), crc32),
+        (format!("{sum}x-amz-checksum-crc32:AAAAAA==\r\n\r\n"), crc32),
+        (format!("{sum}x-amz-checksum-sha1:x\r\n\r\n"), crc32),
+        (format!("{sum}x:y\r\n\r\n"), crc32),
+        (format!("{sum}garbage"), crc32),
+        ("\r\nx:y\r\n\r\n".to_owned(), ""),
+        (sum.to_owned(), ""),
+    ] {
+        client.refused(put(&behind, announced), 400, "IncompleteBody");
+        assert_eq!(client.object("/bbb/k"), None, "{behind:?}");
+    }
+    client.good(put("\r\n", ""));
+    client.good(put(sum, crc32));
+    assert_eq!(client.object("/bbb/k").unwrap(), b"abc");
+}

@@ -107,7 +107,6 @@ impl ServeConfig {
 
     /// A variable that is set to nothing sets nothing.
     fn drop_empty(&mut self) {
-        self.s3_domain.retain(|domain| !domain.is_empty());
         for text in [
             &mut self.machine,
             &mut self.s3_store,
