@@ -59,7 +59,7 @@ impl ConnectionArgs {
         Ok(Client::connect(self.options()?).await?)
     }
 
-    pub(super) fn options(&self) -> Result<Options> {
+    fn options(&self) -> Result<Options> {
         let mut options = Options::new(&self.server);
         options.tls = Tls {
             ca: self.ca.clone(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::process::tie_to_parent;
+use crate::process::{ChildGuard, tie_to_parent};
 
 /// The shell line that becomes bpftrace. It runs in a mount namespace of its own, so that nothing
 /// stays mounted where tracefs was not; without `-B none` bpftrace keeps its lines to itself.
@@ -72,7 +72,7 @@ impl OperationCounts {
 #[derive(Debug)]
 pub struct Tracer {
     script: PathBuf,
-    child: Child,
+    child: ChildGuard,
     output: BufReader<ChildStdout>,
 }
 
@@ -103,8 +103,9 @@ impl Tracer {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         tie_to_parent(&mut command, None);
-        let mut child = command.spawn().map_err(cannot("run unshare"))?;
+        let mut child = ChildGuard(command.spawn().map_err(cannot("run unshare"))?);
         let stdout = child
+            .0
             .stdout
             .take()
             .ok_or_else(|| cannot("read from bpftrace")("it has no standard output"))?;
@@ -127,12 +128,12 @@ impl Tracer {
     /// Number of its process.
     #[must_use]
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     fn refusal(&mut self) -> anyhow::Error {
         let mut said = String::new();
-        if let Some(stderr) = &mut self.child.stderr {
+        if let Some(stderr) = &mut self.child.0.stderr {
             // What cannot be read is not said.
             let _ = stderr.take(1 << 16).read_to_string(&mut said);
         }
@@ -167,7 +168,7 @@ impl Tracer {
     /// # Errors
     /// It cannot be stopped or read.
     pub fn finish_text(self) -> anyhow::Result<String> {
-        let pid = Pid::from_child(&self.child);
+        let pid = Pid::from_child(&self.child.0);
         // The number stays this child's: nobody waits for it before `self` is dropped.
         let stop = || kill_process(pid, Signal::INT);
         stop().map_err(|errno| cannot("stop bpftrace")(errno))?;
@@ -200,14 +201,6 @@ impl Tracer {
             .read_to_string(&mut text)
             .map_err(cannot("read from bpftrace"))?;
         Ok(text)
-    }
-}
-
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        // Already ended: both calls fail, and that is what was wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -8,20 +8,20 @@ use lumpscope_lab::{engine, grpc, observe, orders, peers, run as workload, seeds
 use lumpscope_server::config::ServeConfig;
 
 use super::program;
-use crate::client::ConnectionArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
     /// Measure the engine against fio and the original engine, in alternating rounds on one file
     Engine(Box<engine::EngineBenchArgs>),
-    /// Measure the service through gRPC against one that stores nothing, its memory, and resets
+    /// Measure the service through gRPC against one that stores nothing, and its memory
     Grpc(Box<grpc::GrpcBenchArgs>),
     /// Measure the cost of observation: probes not loaded, histograms only, all events
     Observe(Box<observe::ObserveBenchArgs>),
     /// Run one workload on one store, time every command, and print a table like the published ones
     Run(Box<workload::RunArgs>),
     /// Repeat the published tables that this project began with, and explain them
-    Seeds(seeds::SeedsArgs),
+    #[command(subcommand)]
+    Seeds(seeds::SeedTable),
     /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time
     Orders(Box<orders::OrdersArgs>),
     /// Run one mix of puts and gets on everything installed: the original, fio, files, MinIO
@@ -31,16 +31,13 @@ pub(crate) enum BenchCommand {
     GrpcPeer(grpc::GrpcPeerArgs),
 }
 
-pub(super) fn run(connection: &ConnectionArgs, command: BenchCommand) -> Result<ExitCode> {
+pub(super) fn run(command: BenchCommand) -> Result<ExitCode> {
     Ok(match command {
         BenchCommand::Engine(args) => engine::run(&args)?,
-        BenchCommand::Grpc(args) => grpc::run(&args, &program()?, default_transport())?,
-        BenchCommand::Observe(args) => observe::run(&args, &program()?, default_transport())?,
-        BenchCommand::Run(args) => {
-            let service = args.asks_service().then(|| connection.options());
-            workload::run(&args, &program()?, service.transpose()?)?
-        }
-        BenchCommand::Seeds(args) => seeds::run(&args, &program()?, default_transport())?,
+        BenchCommand::Grpc(args) => grpc::run(&args, &program()?)?,
+        BenchCommand::Observe(args) => observe::run(&args, &program()?)?,
+        BenchCommand::Run(args) => workload::run(&args, &program()?)?,
+        BenchCommand::Seeds(table) => seeds::run(&table, &program()?)?,
         BenchCommand::Orders(args) => orders::run(&args)?,
         BenchCommand::Peers(args) => peers::run(&args, &program()?)?,
         BenchCommand::GrpcPeer(args) => grpc::serve_peer(&args, default_transport())?,

@@ -42,7 +42,7 @@ pub(crate) fn run(connection: ConnectionArgs, command: LabCommand) -> Result<Exi
         LabCommand::Watch(args) => in_one_line(lumpscope_lab::watch::run(&args)),
         LabCommand::Load(args) => crate::block_on_live(load::run(connection, args)),
         LabCommand::Platter(command) => platter::run(command),
-        LabCommand::Bench(command) => in_one_line(bench::run(&connection, command)),
+        LabCommand::Bench(command) => in_one_line(bench::run(command)),
     }
 }
 

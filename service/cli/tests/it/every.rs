@@ -159,7 +159,7 @@ pub(crate) fn offline(dir: &Path) -> Vec<Vec<String>> {
 }
 
 /// Commands that ask for root, tools or much time, or whose output is no text: other tests run them.
-const ELSEWHERE: [&str; 14] = [
+const ELSEWHERE: [&str; 16] = [
     "completions",
     "compare",
     "demo",
@@ -171,7 +171,9 @@ const ELSEWHERE: [&str; 14] = [
     "bench engine",
     "bench grpc",
     "bench observe",
-    "bench seeds",
+    "bench seeds cannyls",
+    "bench seeds diskbenchi",
+    "bench seeds fileserver",
     "bench peers",
     "serve",
 ];

@@ -5,9 +5,7 @@
 
 mod counted;
 mod rewrites;
-mod seeks;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -25,11 +23,12 @@ pub struct Recorder {
     own: Own,
 }
 
-/// Processes that count as the program, beside this one.
-#[derive(Debug, Clone, Default)]
-struct Own {
-    children: BTreeSet<u32>,
-    everybody: bool,
+/// Processes that count as the program under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    This,
+    /// All, but not the kernel.
+    Everybody,
 }
 
 /// Requests of a disk.
@@ -41,8 +40,6 @@ pub struct Recorded {
     pub trace: Trace,
     /// Counts of the probes against the kernel's.
     pub audit: AuditReport,
-    /// Requests whose time of completion is not known: in the trace they end when they begin.
-    pub without_end: u64,
 }
 
 /// Whether a recording can be believed.
@@ -65,20 +62,15 @@ impl Recorder {
     pub fn start(disks: &[&Path]) -> Result<Recorder, TapError> {
         Ok(Recorder {
             tap: BlockTap::start(disks)?,
-            own: Own::default(),
+            own: Own::This,
         })
-    }
-
-    /// Counts the requests of this child process as the program's own, like those of this process.
-    pub fn own_process(&mut self, pid: u32) {
-        self.own.children.insert(pid);
     }
 
     /// Counts the requests of all processes, but not of the kernel, as the program's own: for a
     /// disk that no other program uses.
     #[must_use]
     pub fn own_everybody(mut self) -> Recorder {
-        self.own.everybody = true;
+        self.own = Own::Everybody;
         self
     }
 
@@ -88,7 +80,7 @@ impl Recorder {
     pub fn finish(self) -> Vec<Recorded> {
         let own = self.own;
         let disks = self.tap.finish().into_iter();
-        disks.map(|disk| recorded(disk, &own).0).collect()
+        disks.map(|disk| recorded(disk, own).0).collect()
     }
 }
 
@@ -107,10 +99,10 @@ impl Recorded {
 /// What the disk itself was asked for, and beside the trace, in its order, the requests as they were
 /// seen. None counts as a program's own.
 pub(crate) fn with_requests(disk: TappedDisk) -> (Recorded, Vec<TappedRequest>) {
-    recorded(disk, &Own::default())
+    recorded(disk, Own::This)
 }
 
-fn recorded(disk: TappedDisk, own: &Own) -> (Recorded, Vec<TappedRequest>) {
+fn recorded(disk: TappedDisk, own: Own) -> (Recorded, Vec<TappedRequest>) {
     let takes_fua = takes_fua(&disk.disk);
     let missing = disk.missing();
     let sent = disk.requests.iter().filter(|request| is_at_disk(request));
@@ -119,10 +111,8 @@ fn recorded(disk: TappedDisk, own: &Own) -> (Recorded, Vec<TappedRequest>) {
         .collect();
     both.sort_by_key(|(_, traced)| traced.order());
     let (seen, requests): (Vec<TappedRequest>, Vec<Traced>) = both.into_iter().unzip();
-    let without_end = seen.iter().filter(|request| request.done_unknown).count();
     let recorded = Recorded {
         trace: Trace::new(requests, missing),
-        without_end: u64::try_from(without_end).unwrap_or(u64::MAX),
         disk: disk.disk,
         audit: disk.audit,
     };
@@ -135,7 +125,7 @@ fn is_at_disk(request: &TappedRequest) -> bool {
 }
 
 /// `None`: nothing that a disk of platters does.
-fn traced(request: &TappedRequest, own: &Own, takes_fua: bool) -> Option<Traced> {
+fn traced(request: &TappedRequest, own: Own, takes_fua: bool) -> Option<Traced> {
     let op = match request.op {
         BlockOp::Read => Op::Read,
         BlockOp::Write => Op::Write,
@@ -150,8 +140,8 @@ fn traced(request: &TappedRequest, own: &Own, takes_fua: bool) -> Option<Traced>
     let of_file_system = matches!(request.class, Class::FsJournal | Class::FsMetadata);
     let by_program = match request.class {
         Class::Own => true,
-        Class::Other if own.everybody => true,
-        _ => own.children.contains(&request.tgid),
+        Class::Other => own == Own::Everybody,
+        _ => false,
     };
     Some(Traced {
         op,
@@ -175,7 +165,7 @@ fn takes_fua(disk: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn request(op: BlockOp, class: Class, tgid: u32) -> TappedRequest {
+    fn request(op: BlockOp, class: Class) -> TappedRequest {
         TappedRequest {
             op,
             class,
@@ -184,7 +174,7 @@ mod tests {
             flush_parent: false,
             failed: false,
             done_unknown: false,
-            tgid,
+            tgid: 7,
             sector: 64,
             sectors: 8,
             queue_ns: Some(1),
@@ -194,52 +184,41 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_and_its_children_made_is_their_own() {
-        let own = Own {
-            children: BTreeSet::from([77]),
-            everybody: false,
-        };
+    fn what_the_program_made_is_its_own() {
         let cases = [
-            (Class::Own, 5, true),
-            (Class::Other, 77, true),
-            (Class::Other, 78, false),
+            (Class::Own, [true, true]),
+            (Class::Other, [false, true]),
             // The file system, in the program's name.
-            (Class::FsMetadata, 77, false),
-            (Class::FsJournal, 5, false),
-            (Class::Writeback, 0, false),
+            (Class::FsMetadata, [false, false]),
+            (Class::FsJournal, [false, false]),
+            (Class::Writeback, [false, false]),
         ];
-        for (class, tgid, expected) in cases {
-            let traced = traced(&request(BlockOp::Write, class, tgid), &own, true);
-            let traced = traced.expect("a write");
-            assert_eq!(traced.own, expected, "{class:?} of {tgid}");
-            assert!(traced.fua);
+        for (class, expected) in cases {
+            let found = [Own::This, Own::Everybody].map(|own| {
+                let traced = traced(&request(BlockOp::Write, class), own, true);
+                traced.expect("a write")
+            });
+            assert_eq!(found.map(|traced| traced.own), expected, "{class:?}");
+            assert!(found.iter().all(|traced| traced.fua));
         }
-        let everybody = Own {
-            everybody: true,
-            ..Own::default()
-        };
-        let own = |class| traced(&request(BlockOp::Write, class, 9), &everybody, true);
-        assert!(own(Class::Other).is_some_and(|traced| traced.own));
-        assert!(own(Class::Writeback).is_some_and(|traced| !traced.own));
-        assert!(own(Class::FsMetadata).is_some_and(|traced| !traced.own));
     }
 
     #[test]
     fn a_flush_has_no_place_and_a_disk_without_fua_gets_none() {
-        let own = Own::default();
-        let flush = traced(&request(BlockOp::Flush, Class::Other, 0), &own, false);
+        let own = Own::This;
+        let flush = traced(&request(BlockOp::Flush, Class::Other), own, false);
         let flush = flush.expect("a flush");
         assert_eq!((flush.sector, flush.sectors, flush.fua), (0, 0, false));
         assert_eq!(
-            traced(&request(BlockOp::Other, Class::Other, 0), &own, false),
+            traced(&request(BlockOp::Other, Class::Other), own, false),
             None
         );
         let unseen = TappedRequest {
             queue_ns: None,
             issue_ns: None,
-            ..request(BlockOp::Read, Class::Own, 1)
+            ..request(BlockOp::Read, Class::Own)
         };
-        let unseen = traced(&unseen, &own, false).expect("a read");
+        let unseen = traced(&unseen, own, false).expect("a read");
         assert_eq!(
             (unseen.queue_ns, unseen.issue_ns, unseen.done_ns),
             (3, 3, 3)

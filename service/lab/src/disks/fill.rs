@@ -12,30 +12,31 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 
+use crate::failure::cannot;
+use crate::process::Interrupt;
+
 const STEP_BYTES: usize = 4 << 20;
 /// Enough for every disk.
 const ALIGNMENT: usize = 4096;
 
 /// Writes zeros from the beginning up to `bytes` (rounded up to 4 MiB), past the page cache.
 ///
-/// `stop` is asked every 4 MiB; once it says yes, the error is of the kind `Interrupted`.
-pub(crate) fn fill(device: &Path, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<()> {
-    let disk = OpenOptions::new()
-        .write(true)
-        .custom_flags(direct())
-        .open(device)?;
+/// Ends early when a signal comes.
+pub(crate) fn fill(device: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let failed = || cannot("write", device);
+    let mut options = OpenOptions::new();
+    let disk = options.write(true).custom_flags(direct()).open(device);
+    let disk = disk.map_err(failed())?;
     let buffer = vec![0; STEP_BYTES + ALIGNMENT];
     let start = buffer.as_ptr().align_offset(ALIGNMENT);
     let zeros = &buffer[start..start + STEP_BYTES];
     let mut written = 0;
     while written < bytes {
-        if stop() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        disk.write_all_at(zeros, written)?;
+        interrupt.check()?;
+        disk.write_all_at(zeros, written).map_err(failed())?;
         written += u64::try_from(STEP_BYTES).unwrap_or(u64::MAX);
     }
-    disk.sync_all()
+    disk.sync_all().map_err(failed())
 }
 
 /// The flag with which a file is opened past the page cache.
@@ -49,7 +50,7 @@ const BESIDE: u64 = 1 << 20;
 /// Erases what a store of this capacity has left on a device: `format` takes one only when all of it is empty. Behind
 /// the store lie two checkpoints of its index ([`Area`](lumpscope_engine::format::checkpoint::Area)), the second
 /// half-way to the end of the device. Neither is longer than the journal, which is the smaller part of a store.
-pub(crate) fn erase(device: &File, capacity: u64) -> io::Result<()> {
+pub(super) fn erase(device: &File, capacity: u64) -> io::Result<()> {
     let size = rustix::fs::seek(device, SeekFrom::End(0))?;
     let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
     let checkpoint = capacity / 2 / BESIDE * BESIDE + BESIDE;

@@ -23,13 +23,17 @@
 //! [`Lab::enter_current_thread`] together with all threads and processes that these start. The
 //! block devices are visible to everybody as usual.
 
+mod borrowed;
 mod emulated;
 mod fill;
 mod make_fs;
 mod namespace;
 mod space;
+mod unnamed;
 
+use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -41,9 +45,11 @@ use rustix::io::Errno;
 
 use crate::failure::cannot;
 
+pub(crate) use borrowed::{BorrowedDevice, NewFile};
 pub use emulated::{BUSY, EmulatedView};
-pub(crate) use fill::{direct, erase, fill};
+pub(crate) use fill::{direct, fill};
 pub use space::{default_dir, free_bytes};
+pub(crate) use unnamed::{StoreFile, unnamed};
 
 use namespace::MountNamespace;
 
@@ -293,6 +299,12 @@ impl Lab {
         &self.stores
     }
 
+    /// The first disk.
+    pub(crate) fn first(&self) -> anyhow::Result<&LabStore> {
+        let first = self.stores.first();
+        first.ok_or_else(|| anyhow!("the lab has no disk"))
+    }
+
     /// The first disk of a kind.
     #[must_use]
     pub fn store(&self, kind: StoreKind) -> Option<&LabStore> {
@@ -321,5 +333,39 @@ impl Lab {
             Some(namespace) => namespace.enter_current_thread(),
             None => Ok(()),
         }
+    }
+
+    /// Does work in a thread of its own that sees the mounts, as do all threads and processes that it
+    /// starts. Fails before the work where a file system is not mounted: the work would be done on
+    /// this machine's own disk.
+    pub(crate) fn inside<T: Send>(
+        &self,
+        work: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        namespace::in_new_thread(|| {
+            self.enter_current_thread()?;
+            for store in &self.stores {
+                store.check_mounted()?;
+            }
+            work()
+        })
+    }
+}
+
+impl LabStore {
+    /// To be called by a thread that sees the mounts.
+    fn check_mounted(&self) -> anyhow::Result<()> {
+        let path = match self.kind {
+            StoreKind::Raw => return Ok(()),
+            _ => self.store_path.parent().unwrap_or(Path::new("/")),
+        };
+        let found = fs::metadata(path).map_err(cannot("look at", path))?;
+        anyhow::ensure!(
+            found.dev() == self.devno,
+            "{} is not on {}: its file system is not mounted, and nothing was written",
+            path.display(),
+            self.device.display()
+        );
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::disks::default_dir;
 use crate::failure::{Interrupted, cannot, cannot_do};
 use crate::process::Interrupt;
 use lumpscope_units::{escape::escaped_json, tell};
@@ -133,6 +134,13 @@ pub struct StudyArgs {
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+impl StudyArgs {
+    /// The directory, given or not.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(default_dir)
+    }
 }
 
 /// Runs a study and delivers its result: the report, and the data behind it, which the JSON has

@@ -127,12 +127,10 @@ pub(crate) fn figures(figures: &Figures) -> Vec<String> {
     table.lines()
 }
 
-/// Agreement, disagreement, figures that decide neither, and hypotheses.
+/// What is not as it should be, and hypotheses.
 fn findings(findings: &Findings) -> Vec<String> {
     let groups = [
-        ("AGREES", &findings.agrees),
         ("DOES NOT AGREE", &findings.differs),
-        ("NOT DECIDED", &findings.undecided),
         ("HYPOTHESIS", &findings.hypotheses),
     ];
     let mut lines = Vec::new();
@@ -292,7 +290,7 @@ mod tests {
         all.summary.push(NAME.to_owned());
         all.fact(NAME, NAME);
         all.note(&[NAME]);
-        all.findings.agrees.push(NAME.to_owned());
+        all.findings.differs.push(NAME.to_owned());
         let mut table = Figures::new(NAME, &[NAME]);
         table.row(NAME, vec![Cell::text(NAME)]);
         table.notes.push(NAME.to_owned());

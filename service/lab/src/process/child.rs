@@ -15,6 +15,7 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A child that is killed and reaped when nobody waits for it any more.
+#[derive(Debug)]
 pub(crate) struct ChildGuard(pub(crate) Child);
 
 impl ChildGuard {

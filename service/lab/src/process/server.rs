@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Interrupt, tie_to_parent};
@@ -26,6 +26,8 @@ pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// How the service is called in messages.
 pub(crate) const SERVICE: &str = "the service";
+/// Name of its store where it has one.
+pub(crate) const STORE: &str = "bench";
 
 type Log = Arc<Mutex<VecDeque<String>>>;
 
@@ -60,6 +62,41 @@ pub(crate) fn serve<'a>(
     if !probes {
         command.arg("--no-probes");
     }
+}
+
+/// The command that serves one store, called [`STORE`]. `exe`: the program that understands `serve`.
+pub(crate) fn serve_one(exe: &Path, store: &Path, probes: bool) -> Command {
+    let mut command = Command::new(exe);
+    serve(&mut command, [(STORE, store)], probes);
+    command
+}
+
+/// Makes a store by `lumpscope format`, of which `command` is the begin; never with `--force`.
+pub(crate) fn format(
+    mut command: Command,
+    path: &Path,
+    capacity: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    tie_to_parent(&mut command, None);
+    command.args(["--volatile", "--capacity", &capacity.to_string()]);
+    command.arg(path);
+    let ended = interrupt.output(command, Duration::MAX)?;
+    // A terminal sends Ctrl-C to the child as well, which may end first.
+    interrupt.check()?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let reason = ended.stderr.trim();
+    let reason = match reason.strip_prefix("lumpscope: ").unwrap_or(reason) {
+        "" => ended.status.to_string(),
+        reason => reason.to_owned(),
+    };
+    bail!(
+        "cannot format a store at {}: {reason}. (A measurement never overwrites anything: empty the disk \
+         yourself if nothing on it is needed)",
+        path.display()
+    )
 }
 
 impl Server {

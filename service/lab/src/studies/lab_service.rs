@@ -17,13 +17,11 @@ use lumpscope_platter::live::LiveOptions;
 use lumpscope_units::{Size, tell};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::disks::fill;
-use crate::disks::{Lab, LabDrive, LabOptions, LabStore, StoreKind};
+use crate::disks::{Lab, LabDrive, LabOptions, StoreKind, fill};
 use crate::experiment::INTERRUPTED;
 use crate::failure::{Interrupted, argument, cannot_do};
 use crate::human;
-use crate::process::Interrupt;
-use crate::studies::compare::run_format;
+use crate::process::{self, Interrupt};
 
 const MIB: u64 = 1 << 20;
 /// Room on each disk beside its store: an xfs needs 300 MiB for itself, and file systems a share.
@@ -120,17 +118,16 @@ fn serve(options: &LabArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result
             "writes {} of zeros to the raw one",
             human::bytes(capacity)
         ));
-        let filled = fill(&raw.device, capacity, &|| interrupt.check().is_err());
-        interrupt.check()?;
-        let what = format!("write zeros to {}", raw.device.display());
-        filled.map_err(cannot_do(what))?;
+        fill(&raw.device, capacity, interrupt)?;
     }
     step(format!(
         "makes a store of {} on each",
         human::bytes(capacity)
     ));
     for store in lab.stores() {
-        format(exe, &lab, store, capacity, interrupt)?;
+        let mut format = lab.command(exe);
+        format.arg("format");
+        process::format(format, &store.store_path, capacity, interrupt)?;
     }
     step("serves them; Ctrl-C ends it and removes the disks".to_owned());
     let mut command = lab.command(exe);
@@ -218,20 +215,6 @@ fn next(grpc: &str) -> [String; 3] {
     };
     ["load", "top", "explain --slowest 5"]
         .map(|command| format!("try `lumpscope {command}{server}`"))
-}
-
-fn format(
-    exe: &Path,
-    lab: &Lab,
-    store: &LabStore,
-    capacity: u64,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    let mut command = lab.command(exe);
-    command
-        .args(["format", "--volatile", "--capacity", &capacity.to_string()])
-        .arg(&store.store_path);
-    run_format(command, store.name, &store.store_path, interrupt)
 }
 
 /// Passes each signal on, until the service has ended.

@@ -4,6 +4,7 @@ pub mod compare;
 pub mod engine;
 pub mod fidelity;
 pub mod grpc;
+mod host;
 pub mod lab_service;
 pub mod observe;
 pub mod orders;

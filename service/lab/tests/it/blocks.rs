@@ -9,7 +9,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumpscope_engine::buffer::BufferPool;
@@ -153,8 +152,9 @@ fn the_recorder_counts_what_bpftrace_counts() {
         let seen = complete_run(&device, Some(&script));
         let counted = TraceCounts::of(&seen.recorded.trace);
         // bpftrace also counts the two empty writes that asked for the flushes.
-        let requests = counted.data_requests() + 2 * counted.flushes;
         let (reads, writes) = (counted.own_reads, counted.own_writes);
+        let data = reads.requests + writes.requests + counted.other_requests();
+        let requests = data + 2 * counted.flushes;
         let bytes = 512 * (reads.sectors + writes.sectors);
         let bpftrace = seen.bpftrace.unwrap();
         if bpftrace == (requests, bytes) {
@@ -290,7 +290,7 @@ fn put_objects(bucket: S3Bucket, number: &Path) -> Result<(), String> {
     let target = Target::S3(bucket);
     let options = RunOptions::default();
     let put = made.and_then(|()| {
-        let put = runtime.block_on(run(&stream, &target, &options, Arc::default()));
+        let put = runtime.block_on(run(&stream, &target, &options));
         put.map(drop).map_err(|error| error.to_string())
     });
     let text = fs::read_to_string(number).map_err(|error| error.to_string())?;

@@ -1,13 +1,11 @@
 //! Verification on a real engine in a file: it passes when all is well, and finds each way in
 //! which a store can be wrong.
-use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::{Durability as Durable, LumpId, Placement, RequestCtx, Store, StoreOptions};
 use lumpscope_lab::load::runner::{
-    Durability, Mismatch, RunError, RunOptions, Target, Verified, insist_on_empty, run,
-    verify_survivors,
+    Durability, Mismatch, RunError, RunOptions, Target, Verified, run, verify_survivors,
 };
 use lumpscope_lab::workload::{Command, CommandStream, Workload};
 
@@ -47,10 +45,8 @@ async fn ran(text: &str) -> Ran {
     format(&path, &options).unwrap();
     let stream = Workload::parse(text).unwrap().generate().unwrap();
     let store = Store::open(&path, StoreOptions::new("test")).unwrap();
-    insist_on_empty(&target(&store)).await.unwrap();
     let on = target(&store);
-    let outcome = run(&stream, &on, &OPTIONS, Arc::default());
-    let outcome = outcome.await.unwrap();
+    let outcome = run(&stream, &on, &OPTIONS).await.unwrap();
     drop(on);
     let counted = outcome.latencies.overall().unwrap().count;
     assert_eq!(counted, stream.commands.len());
@@ -104,11 +100,6 @@ async fn everything_that_lives_is_there_after_reopening() {
     let lumps = alive.len() as u64;
     assert!(lumps > 5);
     assert_eq!(ran.verify().await.unwrap(), Verified { lumps, bytes });
-    let busy = insist_on_empty(&target(&ran.store)).await.unwrap_err();
-    assert!(
-        busy.to_string().contains("on an empty store only"),
-        "{busy}"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +150,7 @@ async fn files_hold_a_workload_too_and_time_ends_it() {
         dir: folder.path().to_owned(),
         durability: Durability::Synced,
     };
-    let outcome = run(&stream, &target, &OPTIONS, Arc::default());
+    let outcome = run(&stream, &target, &OPTIONS);
     outcome.await.unwrap();
     let verified = verify_survivors(&stream, &target).await;
     assert_eq!(verified.unwrap().lumps, stream.survivors().len() as u64);
@@ -176,7 +167,7 @@ async fn files_hold_a_workload_too_and_time_ends_it() {
         dir: folder.path().to_owned(),
         durability: Durability::Synced,
     };
-    let outcome = run(&stream, &target, &options, Arc::default());
+    let outcome = run(&stream, &target, &options);
     let counted = outcome.await.unwrap().latencies.overall().unwrap().count;
     assert!(counted > 0 && counted < 1_000_000, "{counted}");
 }

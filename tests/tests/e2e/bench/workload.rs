@@ -159,17 +159,6 @@ fn what_makes_no_sense_is_refused() {
             &["run", "rand1", "--target", "cannyls", "--depth", "2"],
             "one command after the other",
         ),
-        (
-            &[
-                "run",
-                "rand1",
-                "--server",
-                "http://127.0.0.1:1",
-                "--name",
-                "a",
-            ],
-            "needs --target grpc",
-        ),
         (&["run", "rand1", "--series", "1"], "s or ms"),
         (&["peers", "--mix", "1:0"], "PUT:GET"),
         (

@@ -25,9 +25,7 @@ fn page() -> Report {
     page.summary
         .push(format!("Nothing was measured on {HOSTILE}."));
     page.findings = Findings {
-        agrees: vec!["One thing.".to_owned()],
         differs: vec!["Another.".to_owned()],
-        undecided: vec!["An open one.".to_owned()],
         hypotheses: vec!["A third.".to_owned()],
     };
     page.note(&["A note."]);

@@ -150,7 +150,13 @@ impl Cell {
     /// A number of things.
     #[must_use]
     pub fn count(count: u64) -> Cell {
-        Cell::runs(Unit::Count, [crate::human::as_float(count)])
+        Cell::counts([count])
+    }
+
+    /// Numbers of things, one a run.
+    #[must_use]
+    pub fn counts(runs: impl IntoIterator<Item = u64>) -> Cell {
+        Cell::runs(Unit::Count, runs.into_iter().map(crate::human::as_float))
     }
 
     /// Text.

@@ -20,7 +20,7 @@ pub use figure::{Cell, Figure, Limit};
 pub(crate) use setup::load_average;
 pub use setup::{Fact, disk};
 pub use table::{Picture, Row, Table};
-pub use unit::{ENOUGH_RUNS, Spread, Undecided, Unit};
+pub use unit::{Spread, Undecided, Unit};
 pub use write::{MARK, check};
 
 /// A whole report.
@@ -42,16 +42,12 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Agreement with expectations, disagreement, measurements that decide neither, and hypotheses. They
-/// are kept apart so that none is taken for another.
+/// What was measured and is not as it should be, and hypotheses, apart so that none is taken for the
+/// other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// Measured, and agrees.
-    pub agrees: Vec<String>,
     /// Measured, and does not agree.
     pub differs: Vec<String>,
-    /// Measured, too seldom or too differently to say.
-    pub undecided: Vec<String>,
     /// Possible explanations that no measurement here shows.
     pub hypotheses: Vec<String>,
 }

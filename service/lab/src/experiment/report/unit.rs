@@ -1,6 +1,5 @@
 //! Units of numbers, and their text.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
@@ -72,7 +71,7 @@ impl Unit {
 }
 
 /// Runs that a judgement takes at least: of fewer, chance makes too large a part.
-pub const ENOUGH_RUNS: usize = 3;
+const ENOUGH_RUNS: usize = 3;
 
 /// Reason not to judge a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,16 +80,6 @@ pub enum Undecided {
     FewRuns(usize),
     /// Some runs are within the limits and some are not, or they lie on both sides.
     WideRange,
-}
-
-impl fmt::Display for Undecided {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Undecided::FewRuns(1) => write!(f, "one run, and it takes {ENOUGH_RUNS}"),
-            Undecided::FewRuns(runs) => write!(f, "{runs} runs, and it takes {ENOUGH_RUNS}"),
-            Undecided::WideRange => f.write_str("the range is too wide"),
-        }
-    }
 }
 
 /// Median and range of a number that was measured again and again. For a ratio: of the ratios of

@@ -20,32 +20,23 @@ use tokio::runtime::Runtime;
 use tonic::Status;
 
 use crate::failure::cannot_do;
+use crate::process::STORE;
 pub(crate) use timed::{Call, Clients, Length, Outcome, Room, Setting};
 
 /// Bytes of one message of a put.
-pub(crate) const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// Longest time of one call.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Name of the store in requests.
-pub(crate) const STORE: &str = "bench";
-
 pub(crate) type Client = LumpStoreClient<Connections>;
-
-fn alone(url: &str) -> Options {
-    Options {
-        retry: Retry::never(),
-        connections: 1,
-        ..Options::new(url)
-    }
-}
 
 /// A connection of its own; `who` is named in the error.
 pub(crate) async fn connect(who: &'static str, url: &str) -> anyhow::Result<Client> {
-    connect_with(who, alone(url)).await
-}
-
-async fn connect_with(who: &'static str, options: Options) -> anyhow::Result<Client> {
+    let options = Options {
+        retry: Retry::never(),
+        connections: 1,
+        ..Options::new(url)
+    };
     let opened = lumpscope_client::Client::connect(options).await;
     let opened = opened.map(|client| client.lump_store());
     opened.with_context(|| format!("{who} cannot be connected to"))
@@ -58,7 +49,7 @@ pub(crate) fn lump_id(id: u64) -> LumpId {
     }
 }
 
-pub(crate) fn header(id: u64, length: usize) -> PutRequest {
+fn header(id: u64, length: usize) -> PutRequest {
     let header = PutHeader {
         store: STORE.to_owned(),
         id: Some(lump_id(id)),
@@ -71,7 +62,7 @@ pub(crate) fn header(id: u64, length: usize) -> PutRequest {
 }
 
 /// A part of the body of a put.
-pub(crate) fn chunk(bytes: Bytes) -> PutRequest {
+fn chunk(bytes: Bytes) -> PutRequest {
     PutRequest {
         part: Some(put_request::Part::Chunk(bytes)),
     }

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lumpscope_client::Options;
 use serde::Serialize;
 use tonic::{Code, Status};
 
@@ -45,7 +44,6 @@ pub(crate) struct Setting {
     pub(crate) call: Call,
     /// Size of the lumps: 1 or 4.
     pub(crate) mib: u64,
-    /// 0: as many as the client makes with its default options, for the calls of one connection.
     pub(crate) connections: usize,
 }
 
@@ -59,7 +57,7 @@ impl Setting {
             (Call::Get, 4),
         ];
         kinds.into_iter().flat_map(|(call, mib)| {
-            [1, 4, 0].map(|connections| Setting {
+            [1, 4].map(|connections| Setting {
                 call,
                 mib,
                 connections,
@@ -69,7 +67,6 @@ impl Setting {
 
     pub(crate) fn name(self) -> String {
         let connections = match self.connections {
-            0 => "default client".to_owned(),
             1 => "1 connection".to_owned(),
             more => format!("{more} connections"),
         };
@@ -129,8 +126,6 @@ pub(crate) struct Outcome {
 /// Connections to one server, used in all rounds.
 pub(crate) struct Clients {
     clients: Vec<Client>,
-    /// One with its default options.
-    default: Client,
     who: &'static str,
     next: Arc<AtomicU64>,
 }
@@ -141,10 +136,8 @@ impl Clients {
         for _ in 0..count {
             clients.push(super::connect(server.who, &server.url).await?);
         }
-        let default = super::connect_with(server.who, Options::new(&server.url));
         Ok(Clients {
             clients,
-            default: default.await?,
             who: server.who,
             next: Arc::default(),
         })
@@ -174,10 +167,8 @@ impl Clients {
         let mut meter = Meter::new();
         meter.add_time(length.time);
         let meter = Arc::new(Mutex::new(meter));
-        let clients = match setting.connections {
-            0 => std::slice::from_ref(&self.default),
-            most => self.clients.get(..most).unwrap_or(&self.clients),
-        };
+        let clients = self.clients.get(..setting.connections);
+        let clients = clients.unwrap_or(&self.clients);
         let callers: Vec<Caller> = clients
             .iter()
             .cycle()
@@ -281,7 +272,7 @@ mod tests {
     #[test]
     fn every_setting_has_a_name_and_ids_of_its_size() {
         let names: std::collections::BTreeSet<String> = Setting::all().map(Setting::name).collect();
-        assert_eq!(names.len(), 12, "{names:?}");
+        assert_eq!(names.len(), 8, "{names:?}");
         assert!(names.contains("put 1 MiB, 1 connection"), "{names:?}");
         for setting in Setting::all() {
             assert_eq!(size_of(setting.id(3)) as u64, setting.mib << 20);

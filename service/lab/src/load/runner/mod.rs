@@ -28,7 +28,7 @@ use crate::stats::{Kind, Latencies, Timeline};
 use crate::workload::CommandStream;
 pub use content::content;
 use order::Schedule;
-pub use verify::{Verified, delete_all, insist_on_empty, verify_survivors};
+pub use verify::{Verified, delete_all, verify_survivors};
 
 /// Clients, checks and limits of a run.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +109,6 @@ struct Shared {
     done: Vec<SetOnce<()>>,
     /// CRC32C of the lump's bytes, by id.
     checksums: Vec<AtomicU64>,
-    finished: Arc<AtomicU64>,
     verify_bytes: bool,
     slot: Duration,
     skip: usize,
@@ -128,7 +127,7 @@ async fn connect(target: &Target) -> Result<Box<dyn StoreClient>, RunError> {
     })
 }
 
-/// Runs all commands. `finished` counts them as they are done, for a progress bar.
+/// Runs all commands.
 ///
 /// Dropping the future stops the run.
 ///
@@ -138,9 +137,8 @@ pub async fn run(
     stream: &CommandStream,
     target: &Target,
     options: &RunOptions,
-    finished: Arc<AtomicU64>,
 ) -> Result<RunOutcome, RunError> {
-    let run = Run::new(stream, options, finished);
+    let run = Run::new(stream, options);
     let (end, clients) = (stream.commands.len(), options.clients);
     let done = run.until((end, clients), target).await?;
     Ok(RunOutcome {
@@ -161,13 +159,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(
-        stream: &CommandStream,
-        options: &RunOptions,
-        finished: Arc<AtomicU64>,
-    ) -> Run {
+    pub(crate) fn new(stream: &CommandStream, options: &RunOptions) -> Run {
         Run {
-            shared: Arc::new(Shared::new(stream, options, finished)),
+            shared: Arc::new(Shared::new(stream, options)),
             pace: Pace::lasting(options.time),
         }
     }
@@ -273,7 +267,6 @@ impl Worker for Commands {
         }
         // Only this client sets this one.
         let _ = shared.done[index].set(());
-        shared.finished.fetch_add(1, Ordering::Relaxed);
         if !counts {
             shared.skipped.send_modify(|skipped| *skipped += 1);
         }
@@ -282,7 +275,7 @@ impl Worker for Commands {
 }
 
 impl Shared {
-    fn new(stream: &CommandStream, options: &RunOptions, finished: Arc<AtomicU64>) -> Shared {
+    fn new(stream: &CommandStream, options: &RunOptions) -> Shared {
         let schedule = Schedule::new(&stream.commands);
         Shared {
             next: AtomicUsize::new(0),
@@ -291,7 +284,6 @@ impl Shared {
                 .map(|_| AtomicU64::new(0))
                 .collect(),
             schedule,
-            finished,
             verify_bytes: options.verify_bytes,
             slot: options.slot,
             skip: options.skip,

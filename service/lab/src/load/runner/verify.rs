@@ -68,19 +68,6 @@ fn first_difference(expected: &[u128], found: &[u128]) -> Option<Failure> {
     Some(Failure::Wrong(what))
 }
 
-/// Insists that a store is empty: lumps that are there already would be overwritten.
-///
-/// # Errors
-/// It is not, or it does not answer.
-pub async fn insist_on_empty(target: &Target) -> Result<(), RunError> {
-    let mut client = connect(target).await?;
-    let failed = |failure: Failure| failure.of("list at the begin".to_owned());
-    match client.list().await.map_err(failed)?.first() {
-        None => Ok(()),
-        Some(id) => Err(failed(Mismatch::NotEmpty(*id).into())),
-    }
-}
-
 /// Deletes everything that the commands may have put, however far they came.
 ///
 /// # Errors

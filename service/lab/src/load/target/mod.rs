@@ -147,11 +147,6 @@ pub enum Mismatch {
     Lost(u128),
     #[error("lump {0:032x} is there, and must not be")]
     Extra(u128),
-    #[error(
-        "lump {0:032x} is there before anything was put: a workload runs on an empty store only, \
-         because it overwrites and deletes"
-    )]
-    NotEmpty(u128),
 }
 
 fn existed(yes: bool) -> &'static str {
@@ -240,6 +235,19 @@ pub trait StoreClient: Send {
 }
 
 impl Target {
+    /// The same, whose acknowledged changes survive this, where that is told with each.
+    pub(crate) fn with_durability(&self, wanted: Durability) -> Target {
+        let mut target = self.clone();
+        match &mut target {
+            Target::Service { durability, .. } => *durability = Some(wanted),
+            Target::Engine { durability, .. } | Target::Files { durability, .. } => {
+                *durability = wanted;
+            }
+            Target::S3(_) | Target::Rados(_) | Target::Weed(_) => {}
+        }
+        target
+    }
+
     /// A client of its own, with a connection of its own where there are connections.
     ///
     /// # Errors

@@ -14,7 +14,6 @@ mod conclusion;
 mod modelled;
 mod place;
 mod plan;
-mod progress;
 pub mod report;
 mod second_opinion;
 mod shown;
@@ -23,19 +22,17 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use lumpscope_client::Options;
 use lumpscope_proto::v1::ReportRequest;
 use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::runtime::Runtime;
 use tonic::Status;
 
-use crate::failure::{Interrupted, cannot_do};
+use crate::failure::Interrupted;
 
 pub use args::CompareArgs;
 
@@ -43,26 +40,21 @@ use crate::disks::{StoreKind, fill};
 use crate::experiment::{self, PROBLEMS};
 use crate::human;
 use crate::load::runner::{self, RunError, RunOptions, RunOutcome, Target};
-use crate::process::Interrupt;
-use crate::process::{SERVICE, Server, serve};
+use crate::process::{self, Interrupt, SERVICE, Server, serve};
 use crate::stats::Kind;
+use crate::studies::host::runtime;
 use crate::studies::predict;
 use lumpscope_units::tell;
 use place::{Places, PlannedStore};
 use plan::Plan;
-use progress::Progress;
 use report::{ClientView, Comparison, DiskView, ForReport, StoreView};
 use second_opinion::SecondOpinion;
 use watch::{DiskObservations, TraceWatch};
 
-/// Everything a store's run needs.
+/// A pass whose stores are served.
 struct Context<'a> {
-    args: &'a CompareArgs,
-    plan: &'a Plan,
-    block_size: u16,
+    pass: &'a Pass<'a>,
     places: &'a Places,
-    progress: &'a Progress,
-    interrupt: &'a Interrupt,
     service: &'a Server,
 }
 
@@ -95,12 +87,7 @@ pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCod
 
 fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
     let plan = Plan::new(args, interrupt)?;
-    let progress = Progress::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(cannot_do("start a runtime"))?;
+    let runtime = runtime()?;
     let mut comparison = Comparison::new(args, &plan)?;
     for block_size in &args.block_size {
         let pass = Pass {
@@ -108,7 +95,6 @@ fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Res
             args,
             plan: &plan,
             block_size: *block_size,
-            progress: &progress,
             interrupt,
         };
         pass.run(&runtime, &mut comparison)?;
@@ -123,7 +109,6 @@ struct Pass<'a> {
     args: &'a CompareArgs,
     plan: &'a Plan,
     block_size: u16,
-    progress: &'a Progress,
     interrupt: &'a Interrupt,
 }
 
@@ -135,12 +120,8 @@ impl Pass<'_> {
         let _raw_disk = places.give_back_raw_disk(self.plan.sizing.capacity_bytes);
         let service = self.start(&places)?;
         let context = Context {
-            args: self.args,
-            plan: self.plan,
-            block_size: self.block_size,
+            pass: self,
             places: &places,
-            progress: self.progress,
-            interrupt: self.interrupt,
             service: &service,
         };
         for place in &places.places {
@@ -160,46 +141,34 @@ impl Pass<'_> {
             Some(_) => "looking at the disks",
             None => "making three disks",
         };
-        let places = {
-            let _step = self.progress.step(what);
-            Places::new(args, plan, exe)?
-        };
+        tell(what);
+        let places = Places::new(args, plan, exe)?;
         let capacity = plan.sizing.capacity_bytes;
         // Blocks that an emulated disk has never held cost no more than others.
         if let (Some(raw), None) = (places.lab_disk(), &args.drive) {
-            let _step = self.progress.step("writing the raw disk once");
-            write_once(raw, capacity, self.interrupt)?;
+            tell("writing the raw disk once");
+            // So that the raw store does not pay for the host's first allocation of its image.
+            fill(raw, capacity, self.interrupt)?;
         }
         for place in &places.places {
             self.interrupt.check()?;
-            let _step = self.progress.step(&format!(
+            tell(&format!(
                 "formatting {} ({}, blocks of {})",
                 place.kind.name(),
                 human::bytes(capacity),
                 self.block_size
             ));
-            self.format(&places, place)?;
+            let journal = format!("--journal-ratio={:.6}", plan.sizing.journal_ratio);
+            let block_size = format!("--block-size={}", self.block_size);
+            let mut format = places.command(exe);
+            format.args(["format", &journal, &block_size]);
+            process::format(format, &place.path, capacity, self.interrupt)?;
         }
         Ok(places)
     }
 
-    /// `lumpscope format`, never with `--force`.
-    fn format(&self, places: &Places, place: &PlannedStore) -> anyhow::Result<()> {
-        let sizing = &self.plan.sizing;
-        let mut command = places.command(self.exe);
-        command.args(["format", "--volatile"]).arg(&place.path);
-        command
-            .arg("--capacity")
-            .arg(format!("{}M", sizing.capacity_bytes >> 20));
-        command
-            .arg("--journal-ratio")
-            .arg(format!("{:.6}", sizing.journal_ratio));
-        command.arg("--block-size").arg(self.block_size.to_string());
-        run_format(command, place.kind.name(), &place.path, self.interrupt)
-    }
-
     fn start(&self, places: &Places) -> anyhow::Result<Server> {
-        let _step = self.progress.step("starting the service");
+        tell("starting the service");
         let mut command = places.command(self.exe);
         let stores = places.places.iter();
         let stores = stores.map(|place| (place.kind.name(), place.path.as_path()));
@@ -210,45 +179,11 @@ impl Pass<'_> {
     }
 }
 
-/// So that the raw store does not pay for the host's first allocation of its image.
-fn write_once(raw: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let filled = fill(raw, bytes, &|| interrupt.check().is_err());
-    interrupt.check()?;
-    filled.map_err(cannot_do(format!("write zeros to {}", raw.display())))
-}
-
-/// Runs a `lumpscope format`; `store` and `path` are for the message.
-pub(crate) fn run_format(
-    command: Command,
-    store: &'static str,
-    path: &Path,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    let ended = interrupt.output(command, Duration::MAX)?;
-    // A terminal sends Ctrl-C to the child as well, which may end first.
-    interrupt.check()?;
-    if ended.status.success() {
-        return Ok(());
-    }
-    let reason = ended.stderr.trim();
-    let reason = reason.strip_prefix("lumpscope: ").unwrap_or(reason);
-    let reason = if reason.is_empty() {
-        ended.status.to_string()
-    } else {
-        reason.to_owned()
-    };
-    bail!(
-        "cannot format the {store} store at {}: {reason}. (A comparison never overwrites anything: \
-         empty the disk yourself if nothing on it is needed)",
-        path.display()
-    )
-}
-
 /// Runs the workload against one store and asks what its disk did.
 async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Result<StoreView> {
     let mut view = StoreView {
         kind: place.kind,
-        block_size: context.block_size,
+        block_size: context.pass.block_size,
         path: place.path.clone(),
         failed: String::new(),
         client: None,
@@ -258,7 +193,7 @@ async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Resul
         tracer: None,
         for_report: ForReport::default(),
     };
-    let store = place.kind.name();
+    let (store, args) = (place.kind.name(), context.pass.args);
     let watch = match TraceWatch::start(&context.service.url, store).await {
         Ok(watch) => Some(watch),
         Err(why) => {
@@ -270,12 +205,12 @@ async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Resul
     let mut kinds = BTreeMap::new();
     match drive(context, store).await {
         Ok(outcome) => {
-            view.client = Some(ClientView::new(&outcome, context.args.depth));
+            view.client = Some(ClientView::new(&outcome, args.depth));
             view.for_report.curves = report::curves(&outcome);
             kinds = outcome.requests;
         }
         Err(error) => match error.downcast_ref::<RunError>() {
-            Some(failed) if context.args.keep_going => view.failed = failed.to_string(),
+            Some(failed) if args.keep_going => view.failed = failed.to_string(),
             _ => return Err(error),
         },
     }
@@ -288,18 +223,18 @@ async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Resul
         if !seen.missing.is_empty() {
             view.model_note = format!("of its block requests some are missing: {}", seen.missing);
         }
-        model(context.args, &seen, &kinds, &mut view)?;
+        model(args, &seen, &kinds, &mut view)?;
         view.for_report.seen = Some(seen);
     }
     match fetch_report(&context.service.url, store).await {
         Ok(disk) => {
             let device = disk.as_ref().map_or("", |disk| disk.device.as_str());
-            if context.args.study.output.has_charts() && !device.is_empty() {
+            if args.study.output.has_charts() && !device.is_empty() {
                 view.for_report.disk = experiment::report::disk(&Path::new("/dev").join(device));
             }
             view.disk = disk;
         }
-        Err(status) if context.args.keep_going => {
+        Err(status) if args.keep_going => {
             view.failed
                 .push_str(&format!(" no report: {}", status.message()));
         }
@@ -345,8 +280,13 @@ fn settle(places: &Places, place: &PlannedStore) {
 }
 
 async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<RunOutcome> {
-    context.interrupt.check()?;
-    let Context { args, plan, .. } = context;
+    let Pass {
+        args,
+        plan,
+        interrupt,
+        ..
+    } = context.pass;
+    interrupt.check()?;
     let target = Target::Service {
         service: Options::new(&context.service.url),
         store: store.to_owned(),
@@ -363,17 +303,15 @@ async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<Run
         human::count_of(commands),
         args.workload
     );
-    let step = context.progress.commands(&title, commands);
-    let finished = Arc::new(AtomicU64::new(0));
+    tell(&title);
     let outcome = tokio::select! {
-        outcome = runner::run(&plan.stream, &target, &options, Arc::clone(&finished)) => outcome,
-        never = step.follow(finished) => match never {},
-        () = context.interrupt.wait() => return Err(Interrupted.into()),
+        outcome = runner::run(&plan.stream, &target, &options) => outcome,
+        () = interrupt.wait() => return Err(Interrupted.into()),
     };
     match outcome {
         Ok(outcome) => Ok(outcome),
         Err(error) => {
-            context.interrupt.check()?;
+            interrupt.check()?;
             // Let the reader of the service's log catch up.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let log = context.service.last_words();

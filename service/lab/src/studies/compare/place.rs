@@ -1,21 +1,20 @@
 //! Places for the three stores: disks of a lab, or the user's own.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::bail;
 use lumpscope_platter::live::LiveOptions;
-use rustix::fs::OFlags;
 
 use super::args::CompareArgs;
 use super::plan::Plan;
-use crate::disks::erase;
-use crate::disks::{EmulatedView, Lab, LabDrive, LabOptions, StoreKind, free_bytes};
+use crate::disks::{
+    BorrowedDevice, EmulatedView, Lab, LabDrive, LabOptions, NewFile, StoreKind, free_bytes,
+};
 use crate::failure::{argument, cannot};
 use crate::process::tie_to_parent;
-use lumpscope_units::tell;
 
 /// `f_type` of ext2, ext3 and ext4, and of xfs: linux/magic.h.
 const EXT_MAGIC: i64 = 0xEF53;
@@ -35,56 +34,7 @@ pub(super) struct Places {
     pub(super) places: Vec<PlannedStore>,
     lab: Option<Lab>,
     // Removed when dropped.
-    _files: Vec<StoreFile>,
-}
-
-/// A store file in a directory of the user's.
-#[derive(Debug)]
-struct StoreFile {
-    path: PathBuf,
-}
-
-impl Drop for StoreFile {
-    fn drop(&mut self) {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tell(&format!("cannot remove {}: {error}", self.path.display()));
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The user's raw disk, which was empty before it was formatted for the comparison. When dropped
-/// it is made empty again: superblock, headers and index go, so that the next comparison can use
-/// the disk; no lump can be found without them.
-#[derive(Debug)]
-pub(super) struct BorrowedDisk {
-    path: PathBuf,
-    /// Bytes that its store used.
-    capacity: u64,
-}
-
-impl BorrowedDisk {
-    fn wipe(&self) -> std::io::Result<()> {
-        let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
-        let disk = OpenOptions::new()
-            .write(true)
-            .custom_flags(exclusive)
-            .open(&self.path)?;
-        erase(&disk, self.capacity)
-    }
-}
-
-impl Drop for BorrowedDisk {
-    fn drop(&mut self) {
-        if let Err(error) = self.wipe() {
-            let path = self.path.display();
-            tell(&format!(
-                "{path} still carries the store of this comparison: {error}"
-            ));
-        }
-    }
+    _files: Vec<NewFile>,
 }
 
 impl Places {
@@ -157,11 +107,7 @@ impl Places {
                 );
             }
             let path = dir.join(format!("lumpscope-compare-{}.lusf", std::process::id()));
-            if path.symlink_metadata().is_ok() {
-                // Not ours, whatever it is: never removed.
-                bail!("cannot create {}: it is there already", path.display());
-            }
-            files.push(StoreFile { path: path.clone() });
+            files.push(NewFile::at(&path)?);
             places.push(PlannedStore { kind, path });
         }
         Ok(Places {
@@ -184,16 +130,13 @@ impl Places {
 
     /// To be called when the stores are formatted: gives the user's raw disk back empty when the
     /// result is dropped.
-    pub(super) fn give_back_raw_disk(&self, capacity: u64) -> Option<BorrowedDisk> {
+    pub(super) fn give_back_raw_disk(&self, capacity: u64) -> Option<BorrowedDevice> {
         if self.is_lab() {
             return None;
         }
         let mut places = self.places.iter();
         let raw = places.find(|place| place.kind == StoreKind::Raw)?;
-        Some(BorrowedDisk {
-            path: raw.path.clone(),
-            capacity,
-        })
+        Some(BorrowedDevice::formatted(&raw.path, capacity))
     }
 
     /// A command whose process sees the places, and dies with the calling thread.
@@ -258,14 +201,5 @@ mod tests {
             error.to_string().contains("--xfs /proc: is on proc"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn a_store_file_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("store");
-        fs::write(&path, b"x").unwrap();
-        drop(StoreFile { path: path.clone() });
-        assert!(!path.exists());
     }
 }

@@ -9,7 +9,7 @@ use lumpscope_platter::live::LiveOptions;
 
 use super::args::CompareArgs;
 use super::table::unique;
-use crate::disks::{StoreKind, default_dir, free_bytes};
+use crate::disks::{StoreKind, free_bytes};
 use crate::failure::{argument, no_room, within};
 use crate::process::Interrupt;
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
@@ -77,7 +77,7 @@ impl SpaceBound {
             });
         }
         let (Some(raw), Some(ext4), Some(xfs)) = (&args.raw, &args.ext4, &args.xfs) else {
-            let dir = args.study.dir.clone().unwrap_or_else(default_dir);
+            let dir = args.study.dir();
             let free = free_bytes(&dir)?;
             return Ok(SpaceBound::Dir { dir, free });
         };

@@ -26,7 +26,7 @@ impl SecondOpinion {
         context: &Context<'_>,
         store: &'static str,
     ) -> anyhow::Result<Option<SecondOpinion>> {
-        let Some(script) = &context.args.bpftrace else {
+        let Some(script) = &context.pass.args.bpftrace else {
             return Ok(None);
         };
         let disk = quiet(context, store).await?;

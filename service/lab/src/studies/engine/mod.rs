@@ -102,14 +102,7 @@ fn measure(args: &EngineBenchArgs, interrupt: &Interrupt) -> anyhow::Result<(Rep
     tell(&format!("writing {} once", human::bytes(args.capacity)));
     let target = match &args.device {
         Some(device) => BenchTarget::on_device(device, args.capacity, interrupt)?,
-        None => {
-            let dir = args
-                .study
-                .dir
-                .clone()
-                .unwrap_or_else(crate::disks::default_dir);
-            BenchTarget::in_dir(&dir, args.capacity, interrupt)?
-        }
+        None => BenchTarget::in_dir(&args.study.dir(), args.capacity, interrupt)?,
     };
     let mut bench = EngineBench {
         target,

@@ -1,8 +1,7 @@
 //! The file or device that all engines use in turn.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use lumpscope_engine::buffer::BufferPool;
@@ -11,10 +10,17 @@ use lumpscope_engine::{Store, StoreOptions};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::disks::{erase, free_bytes};
-use crate::failure::{argument, cannot, no_room};
+use crate::disks::{BorrowedDevice, free_bytes, unnamed};
+use crate::failure::{cannot, no_room};
 use crate::process::Interrupt;
-use lumpscope_units::tell;
+
+/// What is behind the target.
+#[derive(Debug)]
+enum Backing {
+    /// A file, and beside it a sparse one for empty stores.
+    Scratch((File, PathBuf)),
+    Device(#[expect(dead_code, reason = "it is emptied when dropped")] BorrowedDevice),
+}
 
 /// Bytes written at a time.
 const CHUNK: u64 = 4 << 20;
@@ -25,8 +31,7 @@ pub(super) struct BenchTarget {
     path: PathBuf,
     file: File,
     capacity: u64,
-    /// A sparse file for empty stores; `None`: the target is a device.
-    scratch: Option<File>,
+    backing: Backing,
 }
 
 impl BenchTarget {
@@ -41,13 +46,12 @@ impl BenchTarget {
         if capacity + capacity / 16 > free {
             return Err(no_room(dir, capacity, free));
         }
-        let new = || tempfile::tempfile_in(dir).map_err(cannot("make a file in", dir));
-        let file = new()?;
+        let (file, path) = unnamed(dir)?;
         let target = BenchTarget {
-            path: proc_path(&file),
+            path,
             file,
             capacity,
-            scratch: Some(new()?),
+            backing: Backing::Scratch(unnamed(dir)?),
         };
         target.write_everywhere(interrupt)?;
         Ok(target)
@@ -59,30 +63,14 @@ impl BenchTarget {
         capacity: u64,
         interrupt: &Interrupt,
     ) -> anyhow::Result<BenchTarget> {
-        let failed = |what| cannot(what, path);
-        let kind = std::fs::metadata(path)
-            .map_err(failed("look at"))?
-            .file_type();
-        if !kind.is_block_device() {
-            return Err(argument(
-                "--device",
-                "a block device; for a file give its directory with --dir",
-            ));
-        }
-        // Refuses what is in use or carries anything, before a byte is written.
-        format(path, &CreateOptions::default())?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(failed("open"))?;
-        let size = rustix::fs::seek(&file, SeekFrom::End(0))
-            .map_err(|errno| failed("find the size of")(errno.into()))?;
+        let device = BorrowedDevice::take("--device", path, capacity)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).open(path);
         let target = BenchTarget {
             path: path.to_owned(),
-            file,
-            capacity: capacity.min(size),
-            scratch: None,
+            file: file.map_err(cannot("open", path))?,
+            capacity: device.capacity,
+            backing: Backing::Device(device),
         };
         target.write_everywhere(interrupt)?;
         Ok(target)
@@ -129,15 +117,15 @@ impl BenchTarget {
             volatile: true,
             ..CreateOptions::default()
         };
-        match &self.scratch {
+        match &self.backing {
             // Formatting a file empties it first, and everything would be allocated anew. So a
             // sparse file is formatted, and what that wrote is copied.
-            Some(scratch) => {
-                format(&proc_path(scratch), &options)?;
+            Backing::Scratch((scratch, path)) => {
+                format(path, &options)?;
                 self.copy_data(scratch)
                     .map_err(cannot("write", &self.path))?;
             }
-            None => {
+            Backing::Device(_) => {
                 format(&self.path, &options)?;
             }
         }
@@ -164,23 +152,4 @@ impl BenchTarget {
         }
         self.file.sync_all()
     }
-}
-
-impl Drop for BenchTarget {
-    fn drop(&mut self) {
-        if self.scratch.is_none()
-            && let Err(error) = erase(&self.file, self.capacity)
-        {
-            tell(&format!(
-                "lumpscope: cannot erase the measured store on {}: {error}",
-                self.path.display()
-            ));
-        }
-    }
-}
-
-/// A path to a file without a name, for this process and its children.
-fn proc_path(file: &File) -> PathBuf {
-    let (pid, fd) = (std::process::id(), file.as_raw_fd());
-    PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
 }

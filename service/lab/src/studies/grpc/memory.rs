@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::args::Transport;
-use super::service;
 use crate::load::grpc::{Call, Clients, Length, Room, Setting};
-use crate::process::Interrupt;
-use crate::process::{SERVICE, Server};
+use crate::process::{Interrupt, SERVICE, Server, serve_one};
 
+/// Connections, each with one put of 4 MiB at a time.
+pub(super) const CLIENTS: usize = 64;
 /// Most resident memory of the service.
 pub(super) const GOAL_BYTES: u64 = 256 << 20;
 /// Time before which every client has begun, and the service has met them all together.
@@ -40,17 +39,15 @@ pub(super) struct MemoryView {
 pub(super) async fn measure(
     exe: &Path,
     store: &Path,
-    transport: Transport,
-    clients: usize,
     time: Duration,
     interrupt: &Interrupt,
 ) -> anyhow::Result<MemoryView> {
-    let server = Server::start(SERVICE, service(exe, store, transport, false), interrupt)?;
+    let server = Server::start(SERVICE, serve_one(exe, store, false), interrupt)?;
     let idle_bytes = server.resident()?.1;
     let putting = Setting {
         call: Call::Put,
         mib: 4,
-        connections: clients,
+        connections: CLIENTS,
     };
     let room = Room {
         filled: 0,
@@ -61,12 +58,12 @@ pub(super) async fn measure(
         time: time.max(LEAST),
         patient: true,
     };
-    let connected = Clients::connect(&server, clients).await?;
+    let connected = Clients::connect(&server, CLIENTS).await?;
     let outcome = connected.run(&server, putting, room, length).await?;
     interrupt.check()?;
     let (peak_bytes, after_bytes) = server.resident()?;
     Ok(MemoryView {
-        clients,
+        clients: CLIENTS,
         seconds: outcome.measured.seconds,
         puts: outcome.measured.requests,
         refused: outcome.measured.errors,

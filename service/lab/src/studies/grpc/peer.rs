@@ -29,12 +29,12 @@ const GET_CHUNK: usize = (1 << 20) - 64;
 /// As the service does.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
 
-/// Serves until it is killed. Prints where, as `lumpscope serve` does.
+/// Serves until it is killed, with the settings that `lumpscope serve` has without flags. Prints where,
+/// as that does.
 ///
 /// # Errors
 /// No socket, no runtime, no standard output.
-pub fn serve(args: &GrpcPeerArgs, default: Transport) -> anyhow::Result<ExitCode> {
-    let transport = args.transport.over(default);
+pub fn serve(args: &GrpcPeerArgs, transport: Transport) -> anyhow::Result<ExitCode> {
     content::prepare();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -2,11 +2,8 @@
 
 use serde::Serialize;
 
-use super::args::Transport;
-use super::disk::DiskSpeed;
 use super::memory::GOAL_BYTES;
 use super::memory::MemoryView;
-use super::resets::ResetsView;
 use crate::experiment::report::{Cell, Report, Table, Unit};
 use crate::human;
 use crate::load::grpc::{Outcome, Setting};
@@ -32,9 +29,6 @@ const WORKING: Goals = Goals {
     cpu: None,
 };
 
-/// How many times as fast as the peer a disk is at least that is surely not the limit.
-const DISK_AHEAD: f64 = 1.5;
-
 /// The comparison, and where it is unequal.
 const NOTES: [&str; 6] = [
     "Both are processes of their own with the same HTTP/2 windows, frame and message limits, the \
@@ -46,8 +40,8 @@ const NOTES: [&str; 6] = [
      no request ids, no metrics. All of that is in our figures, and is what the ratio is about.",
     "Our puts are synced: data and journal record are written and flushed before the answer. Our \
      gets read the file through direct I/O and verify the checksum.",
-    "What the disk gives alone is under the table: where that is not far above the peer's throughput, \
-     the disk is measured and not the service. A file system in memory (--dir /dev/shm) has no disk \
+    "Where the disk alone is not far faster than the peer (bench engine tells, with fio), the disk is \
+     measured and not the service. A file system in memory (--dir /dev/shm) has no disk \
      to wait for, but there every transfer is a copy by a kernel thread of the service, which takes \
      its part of the processors; a disk moves the bytes by itself.",
     "The client compares the length of every get, and one in 32 byte by byte. It shares the \
@@ -85,10 +79,7 @@ impl RunPair {
 /// The data behind the figures.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct GrpcRuns {
-    pub(super) disk: DiskSpeed,
-    pub(super) transport: Transport,
     pub(super) memory: Option<MemoryView>,
-    pub(super) resets: Option<ResetsView>,
     pub(super) runs: Vec<RunPair>,
 }
 
@@ -128,7 +119,7 @@ fn ratios(runs: &[RunPair], working_peer: bool) -> Table {
     table
 }
 
-/// The report: speed, and what is promised beside it.
+/// The report: speed, and memory.
 pub(super) fn report(data: &GrpcRuns, working_peer: bool) -> Report {
     let mut report = Report::new(match working_peer {
         true => "The service through gRPC, beside one that works in memory",
@@ -143,70 +134,32 @@ pub(super) fn report(data: &GrpcRuns, working_peer: bool) -> Report {
             .section("Ratios")
             .add(ratios(&data.runs, working_peer));
     }
-    let bytes = |bytes: u64| Cell::value(Some(human::as_float(bytes)), Unit::Bytes);
-    let mut table = Table::new("Promises beside speed.", &["seen"]);
     if let Some(memory) = &data.memory {
-        let clients = memory.clients;
-        table.group(format!(
-            "{clients} clients put 4 MiB each, for {:.1} s",
-            memory.seconds
-        ));
-        table.row("puts", vec![Cell::count(memory.puts)]);
-        table.row("told to try again", vec![Cell::count(memory.refused)]);
-        table.row("resident before", vec![bytes(memory.idle_bytes)]);
-        let is_met = memory.peak_bytes <= GOAL_BYTES;
-        let met = if is_met { "met" } else { "MISSED" };
-        let peak = format!(
-            "resident at most (goal ≤ {}: {met})",
-            human::bytes(GOAL_BYTES)
-        );
-        table.row(peak, vec![bytes(memory.peak_bytes)]);
-        table.row("resident after", vec![bytes(memory.after_bytes)]);
+        report.section("Memory").add(resident(memory));
     }
-    if let Some(resets) = &data.resets {
-        let met = if resets.met { "met" } else { "MISSED" };
-        let resets_of = resets.resets;
-        table.group(format!(
-            "{resets_of} puts of 4 MiB reset in the middle (goal 0: {met})"
-        ));
-        table.row("answered", vec![Cell::count(resets.answered as u64)]);
-        table.row(
-            "partial lumps visible",
-            vec![Cell::count(resets.visible as u64)],
-        );
-        let left = |value| Cell::value(value, Unit::Bytes);
-        table.row(
-            "buffers left in use",
-            vec![left(resets.leaked_buffer_bytes)],
-        );
-        table.row(
-            "body memory left in use",
-            vec![left(resets.leaked_body_bytes)],
-        );
-        let disk = format!("{} B", resets.leaked_disk_bytes);
-        table.row("disk left in use", vec![Cell::text(disk)]);
-    }
-    if !table.rows.is_empty() {
-        report
-            .section("Memory, and what resets leave behind")
-            .add(table);
-    }
-    report.findings.hypotheses.extend(doubt(data));
     report
 }
 
-/// Remark for a disk that is hardly faster than the peer.
-fn doubt(data: &GrpcRuns) -> Option<String> {
-    let peers = data
-        .runs
-        .iter()
-        .map(|run| run.peer.measured.bytes_per_second());
-    let fastest = peers.fold(0.0, f64::max);
-    let disk = &data.disk;
-    let slowest = disk.write_bytes_per_second.min(disk.read_bytes_per_second);
-    (slowest < fastest * DISK_AHEAD).then(|| {
-        format!("The disk may be the limit: it is less than {DISK_AHEAD} times as fast as the peer without one.")
-    })
+/// The memory of the service.
+fn resident(memory: &MemoryView) -> Table {
+    let bytes = |bytes: u64| vec![Cell::value(Some(human::as_float(bytes)), Unit::Bytes)];
+    let mut table = Table::new("Memory of the service under many puts.", &["seen"]);
+    table.group(format!(
+        "{} clients put 4 MiB each, for {:.1} s",
+        memory.clients, memory.seconds
+    ));
+    table.row("puts", vec![Cell::count(memory.puts)]);
+    table.row("told to try again", vec![Cell::count(memory.refused)]);
+    table.row("resident before", bytes(memory.idle_bytes));
+    let is_met = memory.peak_bytes <= GOAL_BYTES;
+    let met = if is_met { "met" } else { "MISSED" };
+    let peak = format!(
+        "resident at most (goal ≤ {}: {met})",
+        human::bytes(GOAL_BYTES)
+    );
+    table.row(peak, bytes(memory.peak_bytes));
+    table.row("resident after", bytes(memory.after_bytes));
+    table
 }
 
 #[cfg(test)]

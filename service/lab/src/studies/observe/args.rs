@@ -10,10 +10,6 @@ use crate::experiment::StudyArgs;
 /// noise is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ObserveBenchArgs {
-    /// Directory for the image of the loop device that is written in blocks of 4 KiB
-    /// [default: /dev/shm when it has room, else as --dir]
-    #[arg(long, value_name = "DIR")]
-    pub(super) loop_dir: Option<PathBuf>,
     /// Rounds; each gives one cost of each figure
     #[arg(long, default_value_t = 11, value_name = "N")]
     pub(super) rounds: usize,

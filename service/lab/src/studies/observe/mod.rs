@@ -23,13 +23,11 @@ pub use args::ObserveBenchArgs;
 pub(crate) use mode::Mode;
 pub(crate) use report::lost;
 
-use crate::disks::default_dir;
+use crate::disks::StoreFile;
 use crate::experiment;
 use crate::experiment::report::{Report, disk};
 use crate::load::grpc::{content, runtime};
 use crate::process::Interrupt;
-use crate::studies::grpc::Transport;
-use crate::studies::grpc::disk::StoreFile;
 use lumpscope_units::tell;
 use report::MeasuredRun;
 use sectors::Sectors;
@@ -39,21 +37,19 @@ const LUMPS_MIB: u64 = 1024;
 /// Names for `--only`.
 const PARTS: [&str; 2] = ["objects", "sectors"];
 
-/// Measures the service that `exe` is and prints. `transport` is what `lumpscope serve` does
-/// without flags.
+/// Measures the service that `exe` is and prints.
 ///
 /// Blocks, and installs signal handlers: call it from the main thread. Needs root. The exit code is
 /// 130 when a signal stopped it; a goal that is missed is a result, not a failure.
 ///
 /// # Errors
 /// Everything that keeps the cost from being measured. The message says what to do.
-pub fn run(args: &ObserveBenchArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ObserveBenchArgs, exe: &Path) -> anyhow::Result<ExitCode> {
     experiment::run(&args.study.output, |interrupt| {
         check(args)?;
         let bench = ObserveBench {
             args,
             exe,
-            transport,
             interrupt,
         };
         bench.measure()
@@ -85,7 +81,6 @@ fn wanted(args: &ObserveBenchArgs, part: &str) -> bool {
 struct ObserveBench<'a> {
     args: &'a ObserveBenchArgs,
     exe: &'a Path,
-    transport: Transport,
     interrupt: &'a Interrupt,
 }
 
@@ -111,7 +106,7 @@ impl ObserveBench<'_> {
     }
 
     fn store(&self, mib: u64) -> anyhow::Result<StoreFile> {
-        let dir = self.args.study.dir.clone().unwrap_or_else(default_dir);
+        let dir = self.args.study.dir();
         tell(&format!("making a store of {mib} MiB in {}", dir.display()));
         StoreFile::make(self.exe, &dir, mib << 20, self.interrupt)
     }

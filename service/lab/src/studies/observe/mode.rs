@@ -8,9 +8,7 @@ use lumpscope_observer::{number_in, program_statistics};
 use serde::Serialize;
 
 use crate::human::as_float;
-use crate::process::{Interrupt, SERVICE, Server, TICKS_PER_SECOND};
-use crate::studies::grpc::Transport;
-use crate::studies::grpc::service;
+use crate::process::{Interrupt, SERVICE, Server, TICKS_PER_SECOND, serve_one};
 use crate::tracer::Tracer;
 
 /// How a service observes.
@@ -65,10 +63,9 @@ impl Mode {
         self,
         exe: &Path,
         store: &Path,
-        transport: Transport,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Server> {
-        let mut command = service(exe, store, transport, self.probes());
+        let mut command = serve_one(exe, store, self.probes());
         if self.probes() {
             command.arg("--program-statistics");
         }

@@ -24,7 +24,7 @@ fn setting(call: Call) -> Setting {
 
 /// Puts the lumps that will be got.
 pub(super) async fn fill(bench: &ObserveBench<'_>, store: &Path) -> anyhow::Result<()> {
-    let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
+    let server = Mode::Off.start(bench.exe, store, bench.interrupt)?;
     let mut clients = Clients::connect(&server, 1).await?;
     clients
         .fill(setting(Call::Get), Room::of(LUMPS_MIB, 1))
@@ -39,7 +39,7 @@ pub(super) async fn round(
     runs: &mut Vec<MeasuredRun>,
 ) -> anyhow::Result<()> {
     for &mode in rotate(&Mode::ALL, round) {
-        let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
+        let server = mode.start(bench.exe, store, bench.interrupt)?;
         let clients = Clients::connect(&server, CONNECTIONS).await?;
         for call in [Call::Put, Call::Get] {
             bench.interrupt.check()?;

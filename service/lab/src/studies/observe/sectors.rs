@@ -10,12 +10,13 @@ use std::time::Duration;
 use super::ObserveBench;
 use super::mode::{Bpftrace, Meter, Mode};
 use super::report::MeasuredRun;
-use crate::disks::{Lab, LabOptions, StoreKind, default_dir, free_bytes};
+use crate::disks::{Lab, LabOptions, StoreKind, free_bytes};
 use crate::experiment::report::Unit;
 use crate::experiment::rotate;
 use crate::failure::peer_failed;
 use crate::human::as_float;
 use crate::load::fio::{Fio, Job, JobKind};
+use crate::process;
 
 const DISK_BYTES: u64 = 768 << 20;
 const STORE_BYTES: u64 = 64 << 20;
@@ -35,15 +36,11 @@ impl Sectors {
     /// Makes it: a loop device with a store on its begin, all of it written once.
     pub(super) fn make(bench: &ObserveBench<'_>) -> anyhow::Result<Sectors> {
         let fio = Fio::find().map_err(|why| peer_failed("fio", why))?;
-        let dir = bench.args.loop_dir.clone().unwrap_or_else(|| {
-            let memory = Path::new(MEMORY);
-            let room = free_bytes(memory).is_ok_and(|free| free > 2 * DISK_BYTES);
-            if room {
-                memory.to_owned()
-            } else {
-                bench.args.study.dir.clone().unwrap_or_else(default_dir)
-            }
-        });
+        let memory = Path::new(MEMORY);
+        let dir = match free_bytes(memory).is_ok_and(|free| free > 2 * DISK_BYTES) {
+            true => memory.to_owned(),
+            false => bench.args.study.dir(),
+        };
         let options = LabOptions {
             dir: Some(dir.clone()),
             expected_bytes: DISK_BYTES,
@@ -56,22 +53,14 @@ impl Sectors {
             dir,
         };
         let mut format = Command::new(bench.exe);
-        format
-            .args(["format", "--volatile"])
-            .arg("--capacity")
-            .arg(STORE_BYTES.to_string());
-        format.arg(sectors.device());
-        bench.interrupt.run(format, Duration::from_mins(10))?;
+        format.arg("format");
+        process::format(format, sectors.device()?, STORE_BYTES, bench.interrupt)?;
         sectors.fio(bench, JobKind::Write, 1 << 20, Duration::from_secs(1))?;
         Ok(sectors)
     }
 
-    fn device(&self) -> &Path {
-        // The lab was made with exactly one.
-        self.lab
-            .stores()
-            .first()
-            .map_or(Path::new(""), |store| &store.device)
+    fn device(&self) -> anyhow::Result<&Path> {
+        Ok(&self.lab.first()?.device)
     }
 
     /// Requests a second.
@@ -91,7 +80,7 @@ impl Sectors {
         };
         let done = self
             .fio
-            .run(self.device(), DISK_BYTES - FROM, &job, bench.interrupt)?;
+            .run(self.device()?, DISK_BYTES - FROM, &job, bench.interrupt)?;
         Ok(as_float(done.requests) / done.seconds)
     }
 
@@ -105,11 +94,12 @@ impl Sectors {
         let script = bench.args.bpftrace.as_deref();
         let mut modes = Mode::ALL.to_vec();
         modes.extend(script.map(|_| Mode::Bpftrace));
+        let device = self.device()?;
         for &mode in rotate(&modes, round) {
-            let server = mode.start(bench.exe, self.device(), bench.transport, bench.interrupt)?;
+            let server = mode.start(bench.exe, device, bench.interrupt)?;
             let time = Duration::from_secs_f64(bench.args.seconds);
             let wanted = script.filter(|_| mode == Mode::Bpftrace);
-            let watching = wanted.map(|script| Bpftrace::watch(script, self.device()));
+            let watching = wanted.map(|script| Bpftrace::watch(script, device));
             let watching = watching.transpose()?;
             let meter = match &watching {
                 Some(watching) => Some(watching.meter()?),

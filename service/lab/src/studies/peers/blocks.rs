@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
@@ -20,15 +18,15 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::report::peers;
-use super::{Bench, LeftOut, PeersArgs, StorePlace, Who};
+use super::{Bench, LeftOut, PeersArgs, Who};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Bar, Bars, Cell, Report, Table, Unit};
 use crate::failure::{cannot, message};
 use crate::human;
 use crate::load::runner::{Durability, Run, RunOptions, Target};
-use crate::process::{Interrupt, Server, cpu_seconds};
+use crate::process::{Interrupt, cpu_seconds};
+use crate::studies::host::runtime;
 use crate::studies::predict::{Rule, drive_named};
-use crate::studies::run::service::{S3Keys, start_grpc};
 use crate::studies::watch::{DiskView, DiskWatch, FILES, Row};
 use lumpscope_units::tell;
 
@@ -138,56 +136,6 @@ pub(super) struct Data {
     pub(super) left_out: Vec<LeftOut>,
 }
 
-/// A peer that serves.
-enum Ready {
-    Service {
-        server: Box<Server>,
-        target: Box<Target>,
-        store: StorePlace,
-        /// Those it has been told of.
-        _keys: Option<S3Keys>,
-    },
-    Other(super::PeerServer),
-    Files(tempfile::TempDir),
-}
-
-impl Ready {
-    /// `durability` is for what is told with each put.
-    fn target(&self, durability: Durability) -> Target {
-        match self {
-            Ready::Service { target, .. } => {
-                let mut target = Target::clone(target);
-                if let Target::Service { durability: of, .. } = &mut target {
-                    *of = Some(durability);
-                }
-                target
-            }
-            Ready::Other(server) => server.target.clone(),
-            Ready::Files(folder) => Target::Files {
-                dir: folder.path().to_owned(),
-                durability,
-            },
-        }
-    }
-
-    /// The processes that work for it.
-    fn pids(&self) -> BTreeSet<u32> {
-        match self {
-            Ready::Service { server, .. } => BTreeSet::from([server.pid()]),
-            Ready::Other(server) => server.children.pids().collect(),
-            Ready::Files(_) => BTreeSet::from([std::process::id()]),
-        }
-    }
-
-    /// The store of ours.
-    fn store(&self) -> Option<&StorePlace> {
-        match self {
-            Ready::Service { store, .. } => Some(store),
-            _ => None,
-        }
-    }
-}
-
 pub(super) fn measure(
     args: &PeersArgs,
     exe: &Path,
@@ -236,32 +184,6 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Where a peer's bytes lie, and the peer on it.
-    fn ready(&self, who: Who) -> anyhow::Result<Ready> {
-        let serve = || -> anyhow::Result<Ready> {
-            let store = self.store(who)?;
-            let (exe, path) = (self.exe, store.path.as_path());
-            let mut keys = None;
-            let (server, target) = if who == Who::ServiceS3 {
-                let keys = keys.insert(S3Keys::new()?);
-                keys.start((exe, path, "md5"), Durability::Synced, self.interrupt)?
-            } else {
-                start_grpc((exe, path, false), Durability::Synced, self.interrupt)?
-            };
-            Ok(Ready::Service {
-                server: Box::new(server),
-                target: Box::new(target),
-                store,
-                _keys: keys,
-            })
-        };
-        match who {
-            Who::FilesExt4 | Who::FilesXfs => Ok(Ready::Files(self.own_folder(who)?)),
-            _ if who.is_ours() => serve(),
-            _ => Ok(Ready::Other(self.start(who)?)),
-        }
-    }
-
     /// Carries out the commands from the end of the last part up to this one, by so many clients.
     pub(super) fn part(
         &self,
@@ -275,17 +197,17 @@ impl Bench<'_> {
 
     /// A peer, filled, and what its puts and its gets cost.
     fn costs(&self, who: Who, drive: &Drive) -> anyhow::Result<Vec<Cost>> {
-        let ready = self.ready(who)?;
-        let family = ready.pids();
+        let (store, host) = self.host(who)?;
+        let family = host.pids();
         let below = match who.disk() {
             StoreKind::Raw => &self.raw,
             _ => self.folder(who)?,
         };
-        let runtime = crate::studies::run::runtime()?;
-        let options = RunOptions::default();
-        let run = Run::new(&self.stream, &options, Arc::new(AtomicU64::new(0)));
+        let runtime = runtime()?;
+        let run = Run::new(&self.stream, &RunOptions::default());
         let part = |end: u64, clients: usize, durability: Durability| {
-            self.part((&run, &runtime), (end, clients), &ready.target(durability))
+            let target = host.target.with_durability(durability);
+            self.part((&run, &runtime), (end, clients), &target)
         };
         match self.args.fill {
             Some(_) => part(self.lumps, FILLING_CLIENTS, Durability::Journaled)?,
@@ -301,9 +223,8 @@ impl Bench<'_> {
             let watch = DiskWatch::start(below)?;
             part(end, 1, Durability::Synced)?;
             let worked = cpu_seconds(&family)? - before;
-            let store = ready
-                .store()
-                .map(|store| (store.path.as_path(), &store.data));
+            let store = store.as_ref();
+            let store = store.map(|store| (store.path.as_path(), &store.data));
             std::thread::sleep(match what {
                 "put" if store.is_some() => AFTER_OUR_PUTS,
                 _ => AFTER,

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::server::{Children, PeerServer, free_ports};
+use super::server::free_ports;
 use crate::disks::fill;
 use crate::failure::{cannot, peer_failed};
 use crate::load::runner::{RadosPool, Target};
-use crate::process::{Interrupt, in_path};
+use crate::process::{Children, Interrupt, in_path};
+use crate::studies::host::Host;
 
 /// Programs of Ceph that are run.
 const PROGRAMS: [&str; 4] = ["ceph-osd", "ceph-mon", "monmaptool", "ceph"];
@@ -40,7 +41,7 @@ pub(super) fn version(interrupt: &Interrupt) -> anyhow::Result<String> {
 }
 
 /// Starts it on a device that is ours.
-pub(super) fn start(device: &Path, interrupt: &Interrupt) -> anyhow::Result<PeerServer> {
+pub(super) fn start(device: &Path, interrupt: &Interrupt) -> anyhow::Result<Host> {
     let failed = |error: io::Error| peer_failed("ceph", error.to_string());
     let folder =
         tempfile::tempdir().map_err(cannot("make a directory in", &std::env::temp_dir()))?;
@@ -54,7 +55,7 @@ pub(super) fn start(device: &Path, interrupt: &Interrupt) -> anyhow::Result<Peer
         fs::create_dir(at(name)).map_err(failed)?;
     }
     // It takes a disk that carries its label for one that is ready.
-    fill(device, 1, &|| interrupt.check().is_err()).map_err(cannot("write", device))?;
+    fill(device, 1, interrupt)?;
     symlink(device, at("osd").join("block")).map_err(failed)?;
     let text = configured(folder.path(), &cluster, &monitor);
     fs::write(&configuration, text).map_err(failed)?;
@@ -91,11 +92,7 @@ pub(super) fn start(device: &Path, interrupt: &Interrupt) -> anyhow::Result<Peer
     // It waits until the pool takes changes.
     let open = || RadosPool::open(&configuration, pool);
     let opened = children.wait(("ceph-osd", &log), interrupt, open)?;
-    Ok(PeerServer {
-        children,
-        target: Target::Rados(opened),
-        _folder: folder,
-    })
+    Ok(Host::children(Target::Rados(opened), children, folder))
 }
 
 /// Everything in one folder and on loopback, one copy of each object, and nobody has to log in.

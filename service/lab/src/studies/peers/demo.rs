@@ -6,8 +6,7 @@
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, ensure};
 use lumpscope_units::columns::{trimmed, words};
@@ -21,13 +20,12 @@ use crate::experiment::report::Report;
 use crate::experiment::{self, StudyArgs};
 use crate::failure::cannot_do;
 use crate::human;
-use crate::load::grpc::STORE;
 use crate::load::runner::{Durability, Run, RunOptions};
-use crate::process::{Interrupt, tie_to_parent};
+use crate::process::{Interrupt, STORE, tie_to_parent};
 use crate::studies::compare::fetch_report;
 use crate::studies::compare::report::DiskView;
+use crate::studies::host::{Host, runtime};
 use crate::studies::predict::drive_named;
-use crate::studies::run::service::start_grpc;
 use crate::studies::seeds::DRIVE;
 use crate::workload::builtin;
 
@@ -130,10 +128,9 @@ impl Bench<'_> {
     fn disturbed(&self) -> anyhow::Result<Disturbed> {
         let store = self.store(Who::Service)?;
         let served = (self.exe, store.path.as_path(), true);
-        let (server, target) = start_grpc(served, Durability::Synced, self.interrupt)?;
-        let runtime = crate::studies::run::runtime()?;
-        let options = RunOptions::default();
-        let run = Run::new(&self.stream, &options, Arc::new(AtomicU64::new(0)));
+        let host = Host::grpc(served, Durability::Synced, self.interrupt)?;
+        let runtime = runtime()?;
+        let run = Run::new(&self.stream, &RunOptions::default());
         let goes_on = AtomicBool::new(true);
         let read = || {
             while goes_on.load(Ordering::Relaxed) {
@@ -145,12 +142,12 @@ impl Bench<'_> {
         };
         std::thread::scope(|scope| {
             let reading = scope.spawn(read);
-            let done = self.part((&run, &runtime), (OBJECTS, 1), &target);
+            let done = self.part((&run, &runtime), (OBJECTS, 1), &host.target);
             goes_on.store(false, Ordering::Relaxed);
             let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
             done.and(read)
         })?;
-        let disk = runtime.block_on(fetch_report(&server.url, STORE));
+        let disk = runtime.block_on(fetch_report(host.url(), STORE));
         let disk = disk.map_err(|status| anyhow!("no report: {}", status.message()))?;
         Ok(Disturbed::of(disk.unwrap_or_default()))
     }

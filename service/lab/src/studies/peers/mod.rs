@@ -15,12 +15,9 @@ mod server;
 mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -32,26 +29,23 @@ use crate::failure::{above_0, argument, cannot, message, peer_failed, within};
 pub use args::{Mix, PeersArgs};
 pub use who::Who;
 
-use crate::disks::erase;
-use crate::disks::fill;
-use crate::disks::{Lab, LabOptions, StoreKind};
+use crate::disks::{BorrowedDevice, Lab, LabOptions, StoreKind, fill};
 use crate::experiment;
 use crate::experiment::report::Report;
 use crate::human;
 use crate::load;
 use crate::load::Percentiles;
 use crate::load::fio::{Fio, Job, JobKind};
-use crate::load::runner::{self, Durability, RunOptions, Target};
+use crate::load::runner::{Durability, RunOptions};
 use crate::process::Interrupt;
-use crate::stats::Kind;
-use crate::studies::engine::Peer;
-use crate::studies::run::engine::{EngineRun, make, on_engine};
-use crate::studies::run::service::{on_s3, on_service};
-use crate::studies::run::{CannylsJob, RunStats, on_cannyls};
+use crate::stats::{Kind, Latencies};
+use crate::studies::engine::{PEER_PROGRAM, Peer};
+use crate::studies::host::{Host, S3Keys, make};
+use crate::studies::run::{CannylsJob, on_cannyls};
 use crate::workload::{CommandStream, Sizing, WorkloadArgs};
 use lumpscope_units::tell;
 use report::{Data, LeftOut, OneRun};
-use server::{Found, PeerServer};
+use server::Found;
 
 /// Requests of a stream; a run ends before, when its time is over.
 const REQUESTS: u64 = 100_000;
@@ -288,15 +282,9 @@ impl Bench<'_> {
     }
 
     fn on_device(&mut self, device: &Path) -> anyhow::Result<Data> {
-        // Refuses what is in use or carries anything, before a byte is written.
-        make(device, &self.sizing(), 4096, false)?;
-        let open = File::options().read(true).write(true).open(device);
-        let file = open.map_err(cannot("open", device))?;
+        let _borrowed = BorrowedDevice::take("--device", device, self.capacity())?;
         self.raw = device.to_owned();
-        let rounds = self.rounds();
-        // Whatever came of the rounds: it was empty, and is again.
-        erase(&file, self.capacity()).map_err(cannot("erase", device))?;
-        rounds
+        self.rounds()
     }
 
     fn on_lab<T: Send>(
@@ -324,24 +312,14 @@ impl Bench<'_> {
             }
         }
         if lab.store(StoreKind::Raw).is_some() {
-            let stop = || self.interrupt.check().is_err();
             // BlueStore takes all of it, ours a part.
             let bytes = match wanted.contains(&Who::Bluestore) {
                 true => self.disk_bytes(),
                 false => self.capacity(),
             };
-            let filled = fill(&self.raw, bytes, &stop);
-            self.interrupt.check()?;
-            filled.map_err(cannot("write", &self.raw))?;
+            fill(&self.raw, bytes, self.interrupt)?;
         }
-        let inside = || {
-            lab.enter_current_thread()?;
-            work(self)
-        };
-        std::thread::scope(|scope| match scope.spawn(inside).join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        lab.inside(|| work(self))
     }
 
     fn rounds(&self) -> anyhow::Result<Data> {
@@ -414,35 +392,47 @@ impl Bench<'_> {
     }
 
     fn one(&self, round: usize, who: Who) -> anyhow::Result<OneRun> {
-        let (raw, interrupt) = (self.raw.as_path(), self.interrupt);
-        let (run, stream) = (self.engine_run(), &self.stream);
-        let stats = match who {
-            Who::Engine => on_engine(stream, &self.store(who)?.path, &run, interrupt)?,
-            Who::Service | Who::ServiceExt4 | Who::ServiceXfs => {
-                let store = self.store(who)?;
-                on_service(self.exe, stream, &store.path, &run, interrupt)?
-            }
-            Who::ServiceS3 | Who::ServiceS3Auto => {
-                let etag = if who == Who::ServiceS3 { "md5" } else { "auto" };
-                let store = self.store(who)?;
-                on_s3((self.exe, etag), stream, &store.path, &run, interrupt)?
-            }
-            Who::Cannyls => self.cannyls(raw)?,
-            Who::Fio => return self.fio(round, raw),
-            Who::FilesExt4 | Who::FilesXfs => self.files(who, &run)?,
-            Who::GivenS3 => self.given(&run)?,
-            Who::Minio
-            | Who::Versitygw
-            | Who::Garage
-            | Who::S3sFs
-            | Who::Bluestore
-            | Who::Seaweedfs
-            | Who::SeaweedfsS3 => {
-                let server = self.start(who)?;
-                self.on_target(&server.target, &run)?
+        let latencies = match who {
+            Who::Fio => return self.fio(round, &self.raw),
+            Who::Cannyls => self.cannyls(&self.raw)?,
+            Who::GivenS3 => self.given()?,
+            _ => {
+                // The host ends before its place goes.
+                let (_store, host) = self.host(who)?;
+                let done = host.run(&self.stream, &self.options(), self.interrupt)?;
+                host.end()?;
+                done.latencies
             }
         };
-        Ok(self.of_stats(round, who, &stats))
+        Ok(self.of_latencies(round, who, &latencies))
+    }
+
+    /// Starts a peer, behind the place of its store, if that is ours.
+    fn host(&self, who: Who) -> anyhow::Result<(Option<StorePlace>, Host)> {
+        let (exe, interrupt, durability) = (self.exe, self.interrupt, Durability::Synced);
+        if let Who::FilesExt4 | Who::FilesXfs = who {
+            return Ok((None, Host::files(self.own_folder(who)?, durability)));
+        }
+        if who == Who::Bluestore {
+            return Ok((None, ceph::start(&self.raw, interrupt)?));
+        }
+        if let Some(program) = self.programs.get(&who) {
+            let program = program.as_ref();
+            let program = program.map_err(|why| peer_failed(who.name(), why))?;
+            let host = server::start(program, self.folder(who)?, interrupt)?;
+            return Ok((None, host));
+        }
+        let store = self.store(who)?;
+        let path = store.path.as_path();
+        let host = match who {
+            Who::ServiceS3 => S3Keys::new()?.start((exe, path, "md5"), durability, interrupt)?,
+            Who::ServiceS3Auto => {
+                S3Keys::new()?.start((exe, path, "auto"), durability, interrupt)?
+            }
+            Who::Engine => Host::engine(path, durability)?,
+            _ => Host::grpc((exe, path, false), durability, interrupt)?,
+        };
+        Ok((Some(store), host))
     }
 
     /// Directory of a peer on a file system.
@@ -488,40 +478,28 @@ impl Bench<'_> {
         Duration::from_secs_f64(self.args.seconds)
     }
 
-    fn skip(&self) -> usize {
-        usize::try_from(self.lumps).unwrap_or(usize::MAX)
-    }
-
-    fn engine_run(&self) -> EngineRun {
-        EngineRun {
-            sizing: self.sizing(),
-            block_size: 4096,
-            durability: Durability::Synced,
-            options: RunOptions {
-                clients: self.args.depth,
-                skip: self.skip(),
-                time: Some(self.time()),
-                ..RunOptions::default()
-            },
-            verify: false,
+    fn options(&self) -> RunOptions {
+        RunOptions {
+            clients: self.args.depth,
+            skip: usize::try_from(self.lumps).unwrap_or(usize::MAX),
+            time: Some(self.time()),
+            ..RunOptions::default()
         }
     }
 
-    fn cannyls(&self, raw: &Path) -> anyhow::Result<RunStats> {
+    fn cannyls(&self, raw: &Path) -> anyhow::Result<Latencies> {
         let peer = self.cannyls.as_ref();
-        let peer = peer.map_err(|why| peer_failed(crate::studies::engine::PEER_PROGRAM, why))?;
+        let peer = peer.map_err(|why| peer_failed(PEER_PROGRAM, why))?;
         let job = CannylsJob {
             workload: self.workload.clone(),
             path: raw.to_owned(),
             capacity: self.capacity(),
             block_size: 4096,
-            verify: false,
-            slot: Duration::from_secs(1),
-            skip: self.skip(),
-            time: Some(self.time()),
+            options: self.options(),
             sync: true,
         };
-        on_cannyls(peer, &self.stream, &job, self.interrupt)
+        let done = on_cannyls(peer, &self.stream, &job, self.interrupt)?;
+        Ok(done.outcome.latencies)
     }
 
     fn fio(&self, round: usize, raw: &Path) -> anyhow::Result<OneRun> {
@@ -555,37 +533,9 @@ impl Bench<'_> {
         })
     }
 
-    fn files(&self, who: Who, run: &EngineRun) -> anyhow::Result<RunStats> {
-        let folder = self.own_folder(who)?;
-        let target = Target::Files {
-            dir: folder.path().to_owned(),
-            durability: run.durability,
-        };
-        self.on_target(&target, run)
-    }
-
-    /// Starts a server that others wrote.
-    fn start(&self, who: Who) -> anyhow::Result<PeerServer> {
-        if who == Who::Bluestore {
-            return ceph::start(&self.raw, self.interrupt);
-        }
-        let program = self.programs.get(&who).map(Result::as_ref);
-        let program = program.ok_or_else(|| anyhow!("{} is no server", who.name()))?;
-        let program = program.map_err(|why| peer_failed(who.name(), why))?;
-        PeerServer::start(program, self.folder(who)?, self.interrupt)
-    }
-
-    fn on_target(&self, target: &Target, run: &EngineRun) -> anyhow::Result<RunStats> {
-        let runtime = crate::studies::run::runtime()?;
-        let finished = Arc::new(AtomicU64::new(0));
-        let work = runner::run(&self.stream, target, &run.options, finished);
-        let outcome = runtime.block_on(self.interrupt.or_stop(work))?;
-        Ok(RunStats::new(String::new(), String::new(), outcome, None))
-    }
-
-    fn of_stats(&self, round: usize, who: Who, stats: &RunStats) -> OneRun {
+    fn of_latencies(&self, round: usize, who: Who, latencies: &Latencies) -> OneRun {
         let of = |wanted: fn(&Kind) -> bool| {
-            let kinds = stats.latencies.by_kind();
+            let kinds = latencies.by_kind();
             let all = kinds.filter(|(kind, _)| wanted(kind));
             Percentiles::of(all.flat_map(|(_, latencies)| latencies.iter().copied()))
         };

@@ -1,24 +1,22 @@
 //! A server that others wrote, started by us: on loopback, with credentials that nobody else
 //! knows, in a directory that goes with it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::failure::{PeerFailed, peer_failed};
 use crate::load::runner::{REGION, S3Bucket, Target, WeedVolumes, random_word};
-use crate::process::{ChildGuard, Interrupt, in_path, tie_to_parent};
+use crate::process::{Children, Interrupt, in_path};
+use crate::studies::host::Host;
 
-/// How long it may take to serve.
-const START_PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long it may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Name of the bucket.
 const BUCKET: &str = "lumps";
 /// Starts tried: another process can take the port between two looks.
@@ -215,19 +213,6 @@ impl Serving<'_> {
     }
 }
 
-/// The running server; killed, and its files removed, when dropped.
-pub(super) struct PeerServer {
-    /// Its processes.
-    pub(super) children: Children,
-    pub(super) target: Target,
-    // Removed when they are gone.
-    pub(super) _folder: TempDir,
-}
-
-/// Processes that end when they are dropped: what they stored goes, so nothing need be in order.
-#[derive(Default)]
-pub(super) struct Children(Vec<ChildGuard>);
-
 /// A port as SeaweedFS is told of it.
 fn port_argument((name, port): (&str, u16)) -> String {
     format!("-{name}={port}")
@@ -254,102 +239,46 @@ impl Found {
     pub(super) fn version(&self, interrupt: &Interrupt) -> anyhow::Result<String> {
         let mut command = Command::new(&self.path);
         command.arg(self.kind.version);
-        let printed = interrupt.run(command, START_PATIENCE)?;
+        let printed = interrupt.run(command, PATIENCE)?;
         let mut lines = printed.lines();
         Ok(lines.next().unwrap_or(self.kind.name).to_owned())
     }
 }
 
-impl Children {
-    /// Starts one that says what it says in a log.
-    pub(super) fn start(&mut self, mut command: Command, log: &Path) -> io::Result<()> {
-        let output = File::create(log)?;
-        command.stdin(Stdio::null());
-        command.stdout(output.try_clone()?).stderr(output);
-        tie_to_parent(&mut command, None);
-        self.0.push(ChildGuard(command.spawn()?));
-        Ok(())
-    }
-
-    /// One of them has ended.
-    fn ended(&mut self) -> bool {
-        let mut children = self.0.iter_mut();
-        children.any(|child| !matches!(child.0.try_wait(), Ok(None)))
-    }
-
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|child| child.0.id())
-    }
-
-    /// Asks until the answer is there, one of them has ended, or nothing has come of it for long.
-    pub(super) fn wait<T>(
-        &mut self,
-        (name, log): (&str, &Path),
-        interrupt: &Interrupt,
-        mut ready: impl FnMut() -> Result<T, String>,
-    ) -> anyhow::Result<T> {
-        let patience = Instant::now() + START_PATIENCE;
-        loop {
-            let why = match ready() {
-                Ok(done) => return Ok(done),
-                Err(why) => why,
-            };
-            interrupt.check()?;
-            if self.ended() || Instant::now() > patience {
-                let said = fs::read_to_string(log).unwrap_or_default();
-                let said = said.trim().lines().last().unwrap_or("nothing");
-                let why = format!("did not serve ({why}); it said: {said}");
-                return Err(peer_failed(name, why));
-            }
-            std::thread::sleep(LOOK);
+/// Starts a program that is there over a new directory in `dir`; its files go with it.
+pub(super) fn start(program: &Found, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Host> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match try_start(program, dir, interrupt) {
+            Err(error) if error.is::<PeerFailed>() && tries < STARTS => {}
+            other => return other,
         }
     }
 }
 
-impl PeerServer {
-    /// Starts it over a new directory in `dir`.
-    pub(super) fn start(
-        program: &Found,
-        dir: &Path,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<PeerServer> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match PeerServer::try_start(program, dir, interrupt) {
-                Err(error) if error.is::<PeerFailed>() && tries < STARTS => {}
-                other => return other,
-            }
-        }
-    }
-
-    fn try_start(program: &Found, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<PeerServer> {
-        let kind = program.kind;
-        let failed = |error: io::Error| peer_failed(kind.name, error.to_string());
-        let folder = tempfile::tempdir_in(dir).map_err(failed)?;
-        let word = || random_word().map_err(failed);
-        let (key, secret) = (format!("GK{}", &word()?[..24]), word()? + &word()?);
-        let serving = Serving {
-            ports: free_ports().map_err(failed)?,
-            folder: folder.path(),
-            key: &key,
-            secret: &secret,
-        };
-        let mut command = Command::new(&program.path);
-        (kind.serve)(&serving, &mut command).map_err(failed)?;
-        // Nothing in anybody's home.
-        command.env("HOME", folder.path());
-        let log = folder.path().join("log");
-        let mut children = Children::default();
-        children.start(command, &log).map_err(failed)?;
-        let ready = || (kind.ready)(&serving);
-        let target = children.wait((kind.name, &log), interrupt, ready)?;
-        Ok(PeerServer {
-            children,
-            target,
-            _folder: folder,
-        })
-    }
+fn try_start(program: &Found, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Host> {
+    let kind = program.kind;
+    let failed = |error: io::Error| peer_failed(kind.name, error.to_string());
+    let folder = tempfile::tempdir_in(dir).map_err(failed)?;
+    let word = || random_word().map_err(failed);
+    let (key, secret) = (format!("GK{}", &word()?[..24]), word()? + &word()?);
+    let serving = Serving {
+        ports: free_ports().map_err(failed)?,
+        folder: folder.path(),
+        key: &key,
+        secret: &secret,
+    };
+    let mut command = Command::new(&program.path);
+    (kind.serve)(&serving, &mut command).map_err(failed)?;
+    // Nothing in anybody's home.
+    command.env("HOME", folder.path());
+    let log = folder.path().join("log");
+    let mut children = Children::default();
+    children.start(command, &log).map_err(failed)?;
+    let ready = || (kind.ready)(&serving);
+    let target = children.wait((kind.name, &log), interrupt, ready)?;
+    Ok(Host::children(target, children, folder))
 }
 
 /// Ports of loopback that nobody uses now.

@@ -135,14 +135,6 @@ impl Who {
         )
     }
 
-    /// Our service.
-    pub(super) fn is_ours(self) -> bool {
-        matches!(
-            self,
-            Who::Service | Who::ServiceExt4 | Who::ServiceXfs | Who::ServiceS3 | Who::ServiceS3Auto
-        )
-    }
-
     /// A program of others that keeps objects in a directory.
     pub(super) fn program(self) -> Option<&'static Kind> {
         match self {

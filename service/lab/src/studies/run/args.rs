@@ -27,7 +27,7 @@ pub enum Runs {
 #[command(
     after_help = "The lab's disks are loop devices that vanish at the end; they need root. A device given with --device \
                   is refused if anything is on it, and given back empty; a file must not be there yet, and is removed. \
-                  With --name the store must be empty; what was put is deleted at the end. With --print, each line is \
+                  With --print, each line is \
                   KIND ID SIZE, or delete_range FIRST END, with ids as 32 hexadecimal digits; the first counts the \
                   commands and the bytes that the original benchmark asks for, the second is the SHA-256 of all \
                   lines of commands, whatever is printed of them."
@@ -47,9 +47,6 @@ pub struct RunArgs {
     /// Run on this drive, emulated, in real time; `lumpscope platter drives` lists them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["device", "dir"])]
     pub(super) drive: Option<String>,
-    /// Run on this store of the service at --server; it must be empty
-    #[arg(long, value_name = "STORE", conflicts_with_all = ["store", "device", "dir", "drive", "block_size"])]
-    pub(super) name: Option<String>,
     /// Bytes of a block of the store: a multiple of 512
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub(super) block_size: u16,
@@ -79,14 +76,6 @@ pub struct RunArgs {
     pub(super) limit: Option<usize>,
     #[command(flatten)]
     pub(super) study: StudyArgs,
-}
-
-impl RunArgs {
-    /// It asks a service that runs already.
-    #[must_use]
-    pub fn asks_service(&self) -> bool {
-        self.name.is_some()
-    }
 }
 
 fn store_kind(text: &str) -> Result<StoreKind, String> {

@@ -1,5 +1,6 @@
 //! A workload on the original engine, run by a program of its own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RunStats;
 use crate::failure::peer_failed;
-use crate::load::runner::Verified;
+use crate::load::runner::{RunOptions, RunOutcome, Verified};
 use crate::process::Interrupt;
 use crate::stats::{Kind, Latencies, Timeline};
 use crate::studies::engine::{PEER_PROGRAM, Peer};
@@ -31,14 +32,9 @@ pub struct CannylsJob {
     pub capacity: u64,
     /// Bytes of a block: the original benchmark has 512.
     pub block_size: u16,
-    /// Compare every byte of every get, and at the end, reopened, all that lives.
-    pub verify: bool,
-    /// Length of a slot of the timeline.
-    pub slot: Duration,
-    /// So many commands at the begin are run and not counted.
-    pub skip: usize,
-    /// No command is begun when those that count have taken so long.
-    pub time: Option<Duration>,
+    /// With one client. To verify is to compare every byte of every get, and at the end, reopened, all
+    /// that lives.
+    pub options: RunOptions,
     /// Sync the journal, and with it the data, within each put and delete, which the original
     /// benchmark does not.
     pub sync: bool,
@@ -79,18 +75,19 @@ pub(crate) fn on_cannyls(
     let wrong = |why: String| peer_failed(PEER_PROGRAM, why);
     let run: CannylsRun = serde_json::from_str(&printed)
         .map_err(|error| wrong(format!("not its JSON: {error}; is it of this version?")))?;
-    let count = stream.commands.len().saturating_sub(job.skip);
+    let options = &job.options;
+    let count = stream.commands.len().saturating_sub(options.skip);
     let found = run.latency_ns.len();
-    let complete = found == count || (job.time.is_some() && found < count);
+    let complete = found == count || (options.time.is_some() && found < count);
     if !complete || run.ended_ns.len() != found {
         return Err(wrong(format!(
             "it ran {found} commands where the workload has {count}"
         )));
     }
     let mut latencies = Latencies::default();
-    let mut timeline = Timeline::new(job.slot);
+    let mut timeline = Timeline::new(options.slot);
     let times = run.latency_ns.iter().zip(&run.ended_ns);
-    for (command, (latency, ended)) in stream.commands.iter().skip(job.skip).zip(times) {
+    for (command, (latency, ended)) in stream.commands.iter().skip(options.skip).zip(times) {
         let latency = Duration::from_nanos(*latency);
         latencies.record(Kind::from(command), latency);
         timeline.record(Kind::from(command), Duration::from_nanos(*ended), latency);
@@ -98,11 +95,14 @@ pub(crate) fn on_cannyls(
     Ok(RunStats {
         engine: run.engine,
         durability: run.durability,
-        latencies,
-        timeline,
-        wall: Duration::from_nanos(run.wall_ns),
-        bytes_put: stream.bytes_put(),
-        bytes_got: stream.bytes_got(),
+        outcome: RunOutcome {
+            latencies,
+            timeline,
+            requests: BTreeMap::new(),
+            wall: Duration::from_nanos(run.wall_ns),
+            bytes_put: stream.bytes_put(),
+            bytes_got: stream.bytes_got(),
+        },
         verified: run
             .survivors
             .map(|(lumps, bytes)| Verified { lumps, bytes }),
@@ -123,11 +123,11 @@ fn command(program: &Path, job: &CannylsJob) -> Command {
     if let Some(seed) = job.workload.seed {
         command.args(["--seed", &seed.to_string()]);
     }
-    command.args(["--skip", &job.skip.to_string()]);
-    if let Some(time) = job.time {
+    command.args(["--skip", &job.options.skip.to_string()]);
+    if let Some(time) = job.options.time {
         command.args(["--milliseconds", &time.as_millis().to_string()]);
     }
-    for (flag, wanted) in [("--verify", job.verify), ("--sync", job.sync)] {
+    for (flag, wanted) in [("--verify", job.options.verify_bytes), ("--sync", job.sync)] {
         if wanted {
             command.arg(flag);
         }

@@ -67,12 +67,21 @@ pub(super) fn report(
     place: PlaceView,
     stats: RunStats,
 ) -> (Report, RunRecord) {
-    let published = stats.latencies.published_lines().join("\n");
-    let kinds = stats.latencies.by_kind().map(|(kind, latencies)| KindView {
-        kind: kind.to_string(),
-        latency: Percentiles::of(latencies.iter().copied()),
-    });
-    let every = stats.latencies.by_kind().flat_map(|(_, all)| all.iter());
+    let RunStats {
+        engine,
+        durability,
+        outcome,
+        verified,
+    } = stats;
+    let published = outcome.latencies.published_lines().join("\n");
+    let kinds = outcome
+        .latencies
+        .by_kind()
+        .map(|(kind, latencies)| KindView {
+            kind: kind.to_string(),
+            latency: Percentiles::of(latencies.iter().copied()),
+        });
+    let every = outcome.latencies.by_kind().flat_map(|(_, all)| all.iter());
     let data = RunRecord {
         workload: WorkloadView {
             name: workload.workload.clone(),
@@ -85,16 +94,16 @@ pub(super) fn report(
         kinds: kinds.collect(),
         overall: Percentiles::of(every.copied()),
         place,
-        engine: stats.engine,
-        durability: stats.durability,
-        wall_seconds: stats.wall.as_secs_f64(),
-        bytes_put: stats.bytes_put,
-        bytes_got: stats.bytes_got,
+        engine,
+        durability,
+        wall_seconds: outcome.wall.as_secs_f64(),
+        bytes_put: outcome.bytes_put,
+        bytes_got: outcome.bytes_got,
         series: SeriesView {
-            slot_seconds: stats.timeline.slot().as_secs_f64(),
-            slots: stats.timeline.slots().to_vec(),
+            slot_seconds: outcome.timeline.slot().as_secs_f64(),
+            slots: outcome.timeline.slots().to_vec(),
         },
-        verified: stats.verified,
+        verified,
     };
     (data.report(published), data)
 }

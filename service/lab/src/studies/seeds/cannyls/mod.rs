@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::SeedsArgs;
+use super::ModelledArgs;
 use crate::disks::StoreKind;
 use crate::experiment;
 use crate::experiment::report::Report;
@@ -26,7 +26,6 @@ use report::{CannylsRuns, RunView};
 /// The four published workloads on a raw disk, on an ext4 without a journal and on an xfs: how long the
 /// published drive would have taken, and why.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Options of cannyls")]
 pub struct CannylsArgs {
     /// Scale all repetition counts of the workloads, and the drive, by this factor
     #[arg(long, default_value_t = 0.05, value_name = "FACTOR")]
@@ -53,6 +52,8 @@ pub struct CannylsArgs {
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
     #[arg(long, value_name = "PROGRAM")]
     cannyls_peer: Option<PathBuf>,
+    #[command(flatten)]
+    modelled: ModelledArgs,
 }
 
 /// Which engines.
@@ -84,13 +85,14 @@ impl Engine {
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(seeds: &SeedsArgs) -> anyhow::Result<ExitCode> {
-    check(&seeds.cannyls)?;
-    within("--rounds", seeds.rounds(), 1..=100)?;
-    experiment::run(&seeds.study.output, |interrupt| measure(seeds, interrupt))
+pub(super) fn run(args: &CannylsArgs) -> anyhow::Result<ExitCode> {
+    check(args)?;
+    let output = &args.modelled.study.output;
+    experiment::run(output, |interrupt| measure(args, interrupt))
 }
 
 fn check(args: &CannylsArgs) -> anyhow::Result<()> {
+    within("--rounds", args.modelled.rounds, 1..=100)?;
     let known = ["seq1", "seq2", "rand1", "rand2"];
     let fits = |name: &String| known.contains(&name.as_str());
     if args.workloads.is_empty() || !args.workloads.iter().all(fits) {
@@ -106,9 +108,9 @@ fn check(args: &CannylsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, CannylsRuns)> {
-    let (args, rounds) = (&seeds.cannyls, seeds.rounds());
-    let drive = predict::drive_named(&seeds.model)?;
+fn measure(args: &CannylsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, CannylsRuns)> {
+    let rounds = args.modelled.rounds;
+    let drive = predict::drive_named(&args.modelled.model)?;
     let mut engines = match args.engine {
         Engines::Original => vec![Engine::Original],
         Engines::Lumpscope => vec![Engine::Lumpscope],
@@ -129,7 +131,7 @@ fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, 
     };
     let bench = CaseRunner {
         peer,
-        dir: seeds.study.dir.clone(),
+        dir: args.modelled.study.dir.clone(),
         interrupt,
     };
     let mut runs = Vec::new();
@@ -143,8 +145,12 @@ fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, 
                 case.kind.name(),
                 case.run
             ));
-            let done = bench.run(&workload, case)?;
-            runs.push(RunView::new(&done, &drive, args.scale)?);
+            let recorded = bench.run(&workload, case)?;
+            runs.push(RunView::new(
+                (&workload, case),
+                &recorded,
+                (&drive, args.scale),
+            )?);
         }
     }
     let data = CannylsRuns { runs };

@@ -4,14 +4,16 @@ use lumpscope_platter::drive::Drive;
 use serde::Serialize;
 
 use super::Engine;
-use super::case::{Case, CaseResult};
-use crate::blocks::{TraceCounts, Trust};
+use super::case::Case;
+use super::published_workload::PublishedWorkload;
+use crate::blocks::{Recorded, TraceCounts, Trust};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Limit, Picture, Report, Spread, Table, Unit};
 use crate::experiment::text::percent;
 use crate::human;
 use crate::studies::predict::{self, Rule};
 use crate::studies::seeds::published::{CANNYLS, CannylsRow};
+use crate::workload::Command;
 
 const NOTES: [&str; 7] = [
     "Requests are those that the running kernel sent to a fast loop disk, recorded by our probes; \
@@ -56,20 +58,26 @@ pub(super) struct RunView {
 }
 
 impl RunView {
-    pub(super) fn new(done: &CaseResult, drive: &Drive, scale: f64) -> anyhow::Result<RunView> {
-        let trace = &done.recorded.trace;
+    pub(super) fn new(
+        (workload, case): (&PublishedWorkload, Case),
+        recorded: &Recorded,
+        (drive, scale): (&Drive, f64),
+    ) -> anyhow::Result<RunView> {
+        let trace = &recorded.trace;
         let drive = predict::scaled(drive, scale, trace);
+        let is_put = |command: &&Command| matches!(command, Command::Put { .. });
+        let puts = workload.stream.commands.iter().filter(is_put).count();
         let mut predicted_seconds = [0.0; 2];
         for (seconds, rule) in predicted_seconds.iter_mut().zip(RULES) {
             *seconds = predict::seconds(trace, &drive, rule)?;
         }
         Ok(RunView {
-            workload: done.workload.clone(),
-            case: done.case,
+            workload: workload.name.clone(),
+            case,
             predicted_seconds,
-            puts: done.puts,
+            puts: u64::try_from(puts).unwrap_or(u64::MAX),
             counted: TraceCounts::of(trace),
-            trust: done.recorded.trust(),
+            trust: recorded.trust(),
         })
     }
 }
@@ -181,11 +189,9 @@ impl CannylsRuns {
             }
             reasons.group(group.name());
             for kind in StoreKind::ALL {
-                let count = |of: fn(&RunView) -> u64| {
-                    let runs = self.of(group, kind).map(|run| human::as_float(of(run)));
-                    Cell::runs(Unit::Count, runs.collect::<Vec<f64>>())
-                };
-                reasons.row(kind.name(), REASONS.map(|(_, of)| count(of)).to_vec());
+                let count = |of: Reason| Cell::counts(self.of(group, kind).map(of));
+                let cells = REASONS.map(|(_, of)| count(of));
+                reasons.row(kind.name(), cells.to_vec());
             }
         }
         report.section("Penalty of file systems").add(ratios);
@@ -234,7 +240,7 @@ const REASONS: [(&str, Reason); 9] = [
     ("overlaps", |run| run.counted.overlaps),
     ("rewritten blocks", |run| run.counted.sub_block_rewrites),
     ("below 4 KiB", |run| run.counted.small),
-    ("seeks > 4 KiB", |run| run.counted.seeks.beyond(8)),
+    ("seeks > 4 KiB", |run| run.counted.far_seeks),
     ("flushes", |run| run.counted.flushes),
     ("file system", |run| run.counted.other_requests()),
     ("not seen", |run| run.trust.missing),

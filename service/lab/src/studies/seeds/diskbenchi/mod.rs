@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 pub use program::Program;
 
-use super::{SeedsArgs, file_system_of};
+use super::ModelledArgs;
 use crate::disks::StoreKind;
 use crate::experiment;
 use crate::experiment::report::Report;
@@ -33,7 +33,6 @@ const ODD_OFFSET: u64 = 3584;
 ///
 /// With --of it is the published program and nothing else: no fsync, no statistics.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Options of diskbenchi")]
 pub struct DiskbenchiArgs {
     /// Size of one write, a multiple of 4096
     #[arg(long, default_value = "2M", value_parser = lumpscope_units::size_within(STEP, MAX_BLOCK), value_name = "SIZE")]
@@ -50,6 +49,8 @@ pub struct DiskbenchiArgs {
     /// Only this file system: xfs or ext4 [default: both]
     #[arg(long, value_parser = file_system_of, value_name = "KIND", conflicts_with = "of")]
     store: Option<StoreKind>,
+    #[command(flatten)]
+    modelled: ModelledArgs,
 }
 
 impl DiskbenchiArgs {
@@ -66,6 +67,7 @@ impl DiskbenchiArgs {
         if !self.size.is_multiple_of(STEP) {
             return Err(argument("--size", "a multiple of 4096"));
         }
+        within("--rounds", self.modelled.rounds, 1..=100)?;
         within("--count", self.count, 1..=1_000_000)?;
         if !self.offset.is_multiple_of(512) {
             return Err(argument("--offset", "a multiple of 512"));
@@ -75,10 +77,8 @@ impl DiskbenchiArgs {
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(seeds: &SeedsArgs) -> anyhow::Result<ExitCode> {
-    let args = &seeds.diskbenchi;
+pub(super) fn run(args: &DiskbenchiArgs) -> anyhow::Result<ExitCode> {
     args.check()?;
-    within("--rounds", seeds.rounds(), 1..=100)?;
     if let Some(file) = &args.of {
         // As the published program: nothing but the writes.
         let program = args.program(args.offset);
@@ -86,12 +86,16 @@ pub(super) fn run(seeds: &SeedsArgs) -> anyhow::Result<ExitCode> {
         program.run(file).map_err(cannot_write(file))?;
         return Ok(ExitCode::SUCCESS);
     }
-    experiment::run(&seeds.study.output, |interrupt| measure(seeds, interrupt))
+    let output = &args.modelled.study.output;
+    experiment::run(output, |interrupt| measure(args, interrupt))
 }
 
-fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, DiskbenchTrials)> {
-    let (args, rounds) = (&seeds.diskbenchi, seeds.rounds());
-    let drive = predict::drive_named(&seeds.model)?;
+fn measure(
+    args: &DiskbenchiArgs,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Report, DiskbenchTrials)> {
+    let rounds = args.modelled.rounds;
+    let drive = predict::drive_named(&args.modelled.model)?;
     let both = || vec![StoreKind::Xfs, StoreKind::Ext4];
     let kinds = args.store.map_or_else(both, |one| vec![one]);
     let of = |kind: &StoreKind| [0, ODD_OFFSET].map(|offset| (*kind, offset));
@@ -103,17 +107,36 @@ fn measure(seeds: &SeedsArgs, interrupt: &Interrupt) -> anyhow::Result<(Report, 
                 "{} from byte {offset}, round {run} of {rounds}",
                 kind.name()
             ));
-            let program = args.program(*offset);
-            let lab = trial::lab(program, seeds.study.dir.clone());
-            trials.push(Trial::new(*kind, program, run, &lab, interrupt)?);
+            let place = (*kind, args.modelled.study.dir.clone());
+            trials.push(Trial::new(place, args.program(*offset), run, interrupt)?);
         }
     }
-    let mut report = report::report(&kinds, &trials, &drive)?;
+    let data = DiskbenchTrials::of(&trials);
+    let mut report = report::report(&kinds, (&trials, &data), &drive)?;
     report.fact("Drive", &*drive.title);
     let (count, size) = (args.count, args.size);
     report.fact(
         "Runs",
         format!("{rounds} of each, {count} writes of {size} bytes"),
     );
-    Ok((report, DiskbenchTrials::of(&trials)))
+    Ok((report, data))
+}
+
+/// `ext4` or `xfs`.
+fn file_system_of(text: &str) -> Result<StoreKind, String> {
+    match text {
+        "ext4" => Ok(StoreKind::Ext4),
+        "xfs" => Ok(StoreKind::Xfs),
+        _ => Err(format!("{text:?} is neither ext4 nor xfs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ext4_and_xfs_are_known() {
+        assert!(file_system_of("btrfs").is_err());
+    }
 }

@@ -79,14 +79,12 @@ impl DiskbenchTrials {
 /// The report of all runs.
 pub(super) fn report(
     kinds: &[StoreKind],
-    trials: &[Trial],
+    (trials, data): (&[Trial], &DiskbenchTrials),
     drive: &Drive,
 ) -> anyhow::Result<Report> {
     let mut report = Report::new("Direct writes to a new file, from byte 0 and 3584");
     report.section("Times").add(times(kinds, trials, drive)?);
-    report
-        .section("Requests")
-        .add(requests(kinds, &DiskbenchTrials::of(trials)));
+    report.section("Requests").add(requests(kinds, data));
     report.findings.hypotheses = HYPOTHESES.map(str::to_owned).to_vec();
     report.note(&NOTES);
     Ok(report)
@@ -168,12 +166,7 @@ fn requests(kinds: &[StoreKind], data: &DiskbenchTrials) -> Table {
     for (name, of) in ROWS {
         let cell = |place: &(StoreKind, u64)| {
             let at_place = |trial: &&TrialView| (trial.kind, trial.offset) == *place;
-            let values = data
-                .trials
-                .iter()
-                .filter(at_place)
-                .map(|trial| human::as_float(of(trial)));
-            Cell::runs(Unit::Count, values.collect::<Vec<f64>>())
+            Cell::counts(data.trials.iter().filter(at_place).map(of))
         };
         table.row(name, places.iter().map(cell).collect());
     }
@@ -197,7 +190,7 @@ const ROWS: [(&str, Of); 12] = [
     ("rewritten blocks", |t| t.counted.sub_block_rewrites),
     ("reads", |t| t.counted.own_reads.requests),
     ("flushes", |t| t.counted.flushes),
-    ("seeks of more than 4 KiB", |t| t.counted.seeks.beyond(8)),
+    ("seeks of more than 4 KiB", |t| t.counted.far_seeks),
     ("by the file system: reads", |t| {
         t.counted.other_reads.requests
     }),

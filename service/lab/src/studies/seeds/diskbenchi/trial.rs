@@ -1,19 +1,15 @@
 //! One run of the program on a new file system, recorded.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lumpscope_platter::trace::{Op, Trace, Traced};
 
-use super::program::Program;
-use super::program::cannot_write;
-use crate::blocks::{Recorded, Recorder};
+use super::program::{Program, cannot_write};
+use crate::blocks::Recorded;
 use crate::disks::{LabOptions, StoreKind};
 use crate::process::Interrupt;
-use crate::studies::seeds::place::SeedDisk;
-use crate::studies::seeds::place::not_mounted;
+use crate::studies::seeds::recording::recorded;
 
-/// How often a run is done again of which the kernel did not show every request.
-const ATTEMPTS: usize = 3;
 /// Room of the file system besides the file: its own blocks, and the least an xfs needs.
 const ROOM: u64 = 1 << 30;
 /// Loop devices count in sectors.
@@ -31,34 +27,21 @@ pub(super) struct Trial {
 impl Trial {
     /// Makes the file system, writes, and takes everything away again.
     pub(super) fn new(
-        kind: StoreKind,
+        (kind, dir): (StoreKind, Option<PathBuf>),
         program: Program,
         run: usize,
-        lab: &LabOptions,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Trial> {
-        let mut attempt = 1;
-        loop {
-            interrupt.check()?;
-            let trial = Trial::once(kind, program, run, lab)?;
-            if trial.recorded.trust().complete || attempt == ATTEMPTS {
-                return Ok(trial);
-            }
-            attempt += 1;
-        }
-    }
-
-    fn once(
-        kind: StoreKind,
-        program: Program,
-        run: usize,
-        lab: &LabOptions,
-    ) -> anyhow::Result<Trial> {
-        let place = SeedDisk::new(kind, lab.clone())?;
-        let recorder = Recorder::start(&[place.device()])?;
-        place.inside(|file| program.run(file).map_err(cannot_write(file)))?;
-        let recorded = recorder.finish().into_iter().next();
-        let recorded = recorded.ok_or_else(|| not_mounted(place.store_path(), place.device()))?;
+        let bytes = program.offset.saturating_add(program.payload());
+        let lab = LabOptions {
+            dir,
+            expected_bytes: bytes,
+            ext4_journal: false,
+            kinds: vec![kind],
+            ..LabOptions::new(bytes.saturating_add(bytes / 4).saturating_add(ROOM))
+        };
+        let work = |file: &Path| program.run(file).map_err(cannot_write(file));
+        let recorded = recorded(&lab, |this| this, (|_: &Path| Ok(()), work), interrupt)?;
         Ok(Trial {
             kind,
             program,
@@ -71,17 +54,6 @@ impl Trial {
     pub(super) fn first(&self, writes: u64) -> Trace {
         let wanted = self.program.block.saturating_mul(writes) / SECTOR;
         first_sectors(&self.recorded.trace, wanted)
-    }
-}
-
-/// The options of a lab in which the program has room.
-pub(super) fn lab(program: Program, dir: Option<PathBuf>) -> LabOptions {
-    let bytes = program.offset.saturating_add(program.payload());
-    LabOptions {
-        dir,
-        expected_bytes: bytes,
-        ext4_journal: false,
-        ..LabOptions::new(bytes.saturating_add(bytes / 4).saturating_add(ROOM))
     }
 }
 

@@ -11,16 +11,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::SeedsArgs;
 use super::published::{OVERHEAD_FLOWOPS, OVERHEAD_SUMMARY, OverheadRow};
-use crate::disks::default_dir;
-use crate::experiment;
+use crate::disks::StoreFile;
 use crate::experiment::report::{Cell, Limit, Picture, Report, Table, Unit};
+use crate::experiment::{self, StudyArgs};
 use crate::failure::{above_0, within};
 use crate::load::grpc::{content, runtime};
 use crate::process::Interrupt;
-use crate::studies::grpc::Transport;
-use crate::studies::grpc::disk::StoreFile;
 use crate::studies::observe::{Mode, lost};
 use files::Files;
 use lumpscope_units::tell;
@@ -41,7 +38,6 @@ const NOTES: [&str; 4] = [
 /// Measure what observing costs a file server, in the layout of the published table: probes not
 /// loaded, with all events, and not loaded once more, in alternating runs.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Options of fileserver")]
 pub struct FileserverArgs {
     /// Timed part of one run, in seconds. The published table had 60
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
@@ -52,23 +48,25 @@ pub struct FileserverArgs {
     /// Clients
     #[arg(long, default_value_t = 50, value_name = "N")]
     clients: usize,
+    /// Rounds; each has a run in every mode
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    rounds: usize,
+    #[command(flatten)]
+    study: StudyArgs,
 }
 
 /// Runs, prints, and writes what is asked for.
-pub(super) fn run(seeds: &SeedsArgs, exe: &Path, transport: Transport) -> anyhow::Result<ExitCode> {
-    let (args, rounds) = (&seeds.fileserver, seeds.rounds());
-    experiment::run(&seeds.study.output, |interrupt| {
-        within("--rounds", rounds, 1..=1000)?;
+pub(super) fn run(args: &FileserverArgs, exe: &Path) -> anyhow::Result<ExitCode> {
+    experiment::run(&args.study.output, |interrupt| {
+        within("--rounds", args.rounds, 1..=1000)?;
         above_0("--seconds", args.seconds, 600.0)?;
         within("--files", args.files, 100..=1_000_000)?;
         within("--clients", args.clients, 1..=1000)?;
         content::prepare();
         let bench = FileserverBench {
             args,
-            rounds,
-            dir: seeds.study.dir.clone().unwrap_or_else(default_dir),
+            dir: args.study.dir(),
             exe,
-            transport,
             interrupt,
         };
         // The future runs on this thread, to which the children are tied.
@@ -81,7 +79,7 @@ pub(super) fn run(seeds: &SeedsArgs, exe: &Path, transport: Transport) -> anyhow
         );
         report.fact(
             "Runs",
-            format!("{rounds} rounds of {} s a run", args.seconds),
+            format!("{} rounds of {} s a run", args.rounds, args.seconds),
         );
         Ok((report, FileserverRuns { runs }))
     })
@@ -96,10 +94,8 @@ struct FileserverRuns {
 /// All that the runs need.
 struct FileserverBench<'a> {
     args: &'a FileserverArgs,
-    rounds: usize,
     dir: PathBuf,
     exe: &'a Path,
-    transport: Transport,
     interrupt: &'a Interrupt,
 }
 
@@ -114,8 +110,11 @@ impl FileserverBench<'_> {
         tell(&format!("making {} files", files.to_fill()));
         server::fill(self, store.path(), &files).await?;
         let mut runs = Vec::new();
-        for round in 1..=self.rounds {
-            tell(&format!("file server, round {round} of {}", self.rounds));
+        for round in 1..=self.args.rounds {
+            tell(&format!(
+                "file server, round {round} of {}",
+                self.args.rounds
+            ));
             runs.extend(server::round(self, store.path(), &files, round).await?);
         }
         Ok(runs)

@@ -21,9 +21,9 @@ use crate::failure::{call_failed, wrong_bytes};
 use crate::human::as_float;
 use crate::load::Meter;
 use crate::load::grpc::content;
-use crate::load::grpc::{self as client, Client, STORE, lump_id};
+use crate::load::grpc::{self as client, Client, lump_id};
 use crate::load::pace::{self, Pace, drive};
-use crate::process::SERVICE;
+use crate::process::{SERVICE, STORE};
 use crate::studies::observe::Mode;
 
 /// Calls before those that are timed, as a part of a run's length.
@@ -51,7 +51,7 @@ pub(super) async fn fill(
     store: &Path,
     files: &Files,
 ) -> anyhow::Result<()> {
-    let server = Mode::Off.start(bench.exe, store, bench.transport, bench.interrupt)?;
+    let server = Mode::Off.start(bench.exe, store, bench.interrupt)?;
     let mut client = client::connect(SERVICE, &server.url).await?;
     for _ in 0..files.to_fill() {
         bench.interrupt.check()?;
@@ -75,7 +75,7 @@ pub(super) async fn round(
     let mut runs = Vec::new();
     for &mode in rotate(&MODES, round) {
         bench.interrupt.check()?;
-        let server = mode.start(bench.exe, store, bench.transport, bench.interrupt)?;
+        let server = mode.start(bench.exe, store, bench.interrupt)?;
         let done = run(bench, &server.url, files).await?;
         runs.push(ServerRun::new(mode, round, bench.args.seconds, &done));
     }
