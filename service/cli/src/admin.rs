@@ -46,7 +46,7 @@ enum AdminCommand {
     /// tokens again
     Service(ServiceArgs),
     /// Show the observer: its programs and their cost, observation and guard of each store; or change
-    /// which block requests it hands out one by one
+    /// which block requests it reports individually
     Observer(observer::ObserverArgs),
 }
 

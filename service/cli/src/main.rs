@@ -77,11 +77,11 @@ enum Command {
     Evacuate(Box<evacuate::EvacuateArgs>),
     /// Administer a service: scrubber, garbage collection, drain, stores, reload
     Admin(admin::AdminArgs),
-    /// Verify or list the lumps of a store that is not in use; never writes
+    /// Verify or list the lumps of a store that is not being served; never writes
     Check(check::CheckArgs),
     /// Make a store as large as its device, or its file larger
     Grow(grow::GrowArgs),
-    /// Change the name in the image of a store that is not in use
+    /// Change the name in the image of a store that is not being served
     Rename(rename::RenameArgs),
     /// Make a token and its entry for the service's token file
     Token(token::TokenArgs),

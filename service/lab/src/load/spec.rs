@@ -23,7 +23,7 @@ const SAMPLES: usize = 16;
 pub enum Promise {
     /// A power cut: data and record are on stable storage.
     Synced,
-    /// The death of the process: data and record are written.
+    /// A crash of the process: data and record are written.
     Written,
     /// Nothing: the record is in the memory of the process.
     Buffered,

@@ -157,14 +157,14 @@ pub struct ServeConfig {
     /// are always traced
     #[arg(long, value_name = "RATIO", env = "LUMPSCOPE_TRACE_RATIO")]
     pub trace_ratio: f64,
-    /// Trace every request that takes at least this long; auto: 50ms on a disk without an arm, else 100ms
+    /// Trace every request that takes at least this long; auto: 50ms on an SSD, else 100ms
     #[arg(long, value_name = "TIME|auto", env = "LUMPSCOPE_TRACE_SLOWER_THAN")]
     pub trace_slower_than: SlowerThan,
     /// Write the last minute of events to a file in this folder when a request or an I/O takes
     /// flight-slower-than, a block request fails or an alert's condition begins to hold
     #[arg(long, value_name = "DIR", env = "LUMPSCOPE_FLIGHT_RECORDER")]
     pub flight_recorder: Option<PathBuf>,
-    /// See flight-recorder; auto: 2s on a disk without an arm, else 5s
+    /// See flight-recorder; auto: 2s on an SSD, else 5s
     #[arg(long, value_name = "TIME|auto", env = "LUMPSCOPE_FLIGHT_SLOWER_THAN")]
     pub flight_slower_than: SlowerThan,
     /// When another process opens a store's block device for writing: off, audit (count and report) or
@@ -188,8 +188,8 @@ pub struct ServeConfig {
     #[serde(with = "Whole::<1>")]
     pub io_timeout: Duration,
     /// How a put becomes durable. runs: its data behind that of the put before and one flush; records
-    /// follow, and after a power cut opening looks for puts without one. ordered: its data and a
-    /// flush, then its record and a flush, so that CannyLS can open the store after a power cut, too
+    /// follow, and after a power loss opening looks for puts without one. ordered: its data and a
+    /// flush, then its record and a flush, so that CannyLS can open the store after a power loss, too
     #[arg(long, value_enum, env = "LUMPSCOPE_COMMIT")]
     pub commit: CommitArg,
     /// Maximum number of I/Os in flight at a store's disk; without an arm, large gets begin only below

@@ -48,7 +48,7 @@ const LEAST: u64 = 64 << 20;
 /// Measure the engine against fio and the original engine, in alternating rounds on one file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EngineBenchArgs {
-    /// Use this block device instead. It is refused if it is not empty, and given back empty
+    /// Use this block device instead. It must be empty, and is emptied afterwards
     #[arg(long, value_name = "DEVICE", conflicts_with = "dir")]
     device: Option<PathBuf>,
     /// Size of the file, or of the used part of the device
@@ -66,7 +66,7 @@ pub struct EngineBenchArgs {
     /// Only figures whose name contains this text, e.g. "1 MiB" or "depth 8"
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
-    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this program]
     #[arg(long, value_name = "PROGRAM")]
     cannyls_peer: Option<PathBuf>,
     #[command(flatten)]

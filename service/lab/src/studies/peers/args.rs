@@ -11,7 +11,7 @@ use crate::studies::seeds::DRIVE;
 #[command(
     after_help = "Needs root: the disks are loop devices over files in --dir, one raw, one with ext4, one with xfs. \
                   What is not installed is left out, and it is said how to get it. With --device, only what \
-                  needs no file system runs, on that device, which is refused if anything is on it and given back empty."
+                  needs no file system runs, on that device, which must be empty and is emptied afterwards."
 )]
 pub struct PeersArgs {
     /// Use this block device instead
@@ -21,12 +21,12 @@ pub struct PeersArgs {
     /// if the objects need it
     #[arg(long, default_value = "512M", value_name = "SIZE", value_parser = lumpscope_units::size_within(64 << 20, 1 << 50))]
     pub(super) capacity: u64,
-    /// Size of a lump, as 64K or 1M, up to 16M; with --blocks several, each for itself
+    /// Size of a lump, e.g. 64K or 1M, up to 16M; with --blocks several, each for itself
     /// [default: 1M; with --blocks 1M,4M]
     #[arg(long, default_value = "1M", default_value_if("blocks", "true", "1M,4M"), value_name = "SIZE", hide_default_value = true,
           value_delimiter = ',', value_parser = lumpscope_units::size_within(512, 16 << 20))]
     pub(super) size: Vec<u64>,
-    /// Puts to gets, as 1:1 or 30:70; a put replaces a lump chosen at random
+    /// Ratio of puts to gets, e.g. 1:1 or 30:70; a put replaces a lump chosen at random
     #[arg(long, default_value = "1:1", value_name = "PUT:GET", value_parser = mix)]
     pub(super) mix: Mix,
     /// Requests in flight
@@ -38,14 +38,14 @@ pub struct PeersArgs {
     /// Rounds; each gives one ratio of each peer
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub(super) rounds: usize,
-    /// Run only these; ratios are those of the first one to the others [default: all, of our engine]
+    /// Run only these peers; ratios are those of the first one to the others [default: all, of our engine]
     #[arg(long, value_name = "WHO", value_delimiter = ',', num_args = 1..)]
     pub(super) only: Vec<Who>,
     /// Measure the S3 server that serves at this URL, too, in a bucket of its own, with the keys in
     /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
     #[arg(long, value_name = "URL", conflicts_with = "blocks")]
     pub(super) s3: Option<String>,
-    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this program]
     #[arg(long, value_name = "PROGRAM")]
     pub(super) cannyls_peer: Option<PathBuf>,
     /// Show what each service makes the disk do for a put and for a get, in place of speed

@@ -18,7 +18,7 @@ pub enum Runs {
     Grpc,
     /// Our service, through S3: each lump is an object.
     S3,
-    /// The original engine, by a program of its own, as the original benchmark runs it.
+    /// The original engine in a separate program, as the original benchmark runs it.
     Cannyls,
 }
 
@@ -62,10 +62,10 @@ pub struct RunArgs {
     /// and that nothing else lives
     #[arg(long)]
     pub(super) verify: bool,
-    /// Length of a slot of the time series, as 1s or 100ms
+    /// Length of a slot of the time series, e.g. 1s or 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slot)]
     pub(super) series: Duration,
-    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this program]
     #[arg(long, value_name = "PROGRAM")]
     pub(super) cannyls_peer: Option<PathBuf>,
     /// Only print the commands of the workload

@@ -56,7 +56,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
                   lumpscope watch --pid 4711 --for 30s"
 )]
 pub struct WatchArgs {
-    /// File or folder: its files are told apart, and the disk below it is watched. May be repeated
+    /// File or folder: its files are listed one by one, and the disk below it is watched. May be repeated
     /// [default: the current folder with COMMAND, else what the process has open]
     #[arg(long, value_name = "FILE|DIR")]
     pub path: Vec<PathBuf>,

@@ -49,7 +49,7 @@ pub struct CannylsArgs {
     /// Which engine. The original one is left out, with a message, when its program is not there
     #[arg(long, value_enum, default_value_t = Engines::Both)]
     engine: Engines,
-    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this one]
+    /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this program]
     #[arg(long, value_name = "PROGRAM")]
     cannyls_peer: Option<PathBuf>,
     #[command(flatten)]
