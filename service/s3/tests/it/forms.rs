@@ -256,3 +256,22 @@ fn a_policy_that_is_not_met_is_told_as_s3_tells_it() {
     }
     assert_eq!(keys(&mut client), 0);
 }
+
+#[test]
+fn a_form_is_stored_under_its_condition() {
+    let (_running, mut client) = Running::with_bucket();
+    let post = |file: &[u8], name: &str, value: &str| {
+        let ask = Form::new("k", file).ask();
+        ask.header(name, value)
+    };
+    client.good(post(b"old", "if-none-match", "*"));
+    for (name, value, status, code) in [
+        ("if-none-match", "*", 412, "PreconditionFailed"),
+        ("if-match", "\"x\"", 412, "PreconditionFailed"),
+        ("if-match", "", 400, "InvalidArgument"),
+        ("if-unmodified-since", "0", 501, "NotImplemented"),
+    ] {
+        client.refused(post(b"new", name, value), status, code);
+    }
+    assert_eq!(client.object("/bbb/k").unwrap(), b"old");
+}
