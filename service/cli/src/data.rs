@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use lumpscope_client::{Client, LumpId, PutOptions, v1};
+use lumpscope_client::{Client, Code, LumpId, PutOptions, v1};
 use lumpscope_server::json::to_json_with;
 use lumpscope_units::human;
 use serde_json::json;
@@ -14,9 +14,13 @@ use tokio_stream::StreamExt as _;
 use super::client::{ConnectionArgs, OutputFormat};
 use super::output::Lines;
 use crate::error::Interrupted;
+use transfer::Start;
 
 pub(super) mod stores;
 pub(super) mod transfer;
+
+/// Bytes of the largest lump of any store: 65,535 blocks of the largest size.
+const LARGEST_LUMP: u64 = 65_535 * 65_024;
 
 /// How lumps are put.
 #[derive(Args)]
@@ -125,8 +129,17 @@ pub(super) struct ListArgs {
 
 pub(super) async fn put(connection: ConnectionArgs, args: PutArgs) -> Result<ExitCode> {
     let file = args.file;
+    let path = file.clone();
     // A pipe may have nobody who writes to it.
-    let (body, bar) = tokio::task::spawn_blocking(move || transfer::body(file.as_deref()))
+    let start = tokio::task::spawn_blocking(move || transfer::start(path.as_deref()))
+        .await
+        .map_err(|_| Interrupted)??;
+    let client = connection.connect().await?;
+    let largest = match start {
+        Start::Complete(..) => 0,
+        Start::Endless(..) => largest_lump(&client, &args.store).await?,
+    };
+    let (body, bar) = tokio::task::spawn_blocking(move || start.complete(file.as_deref(), largest))
         .await
         .map_err(|_| Interrupted)??;
     let length = body.length();
@@ -140,7 +153,6 @@ pub(super) async fn put(connection: ConnectionArgs, args: PutArgs) -> Result<Exi
         if_absent: args.if_absent,
         queue: None,
     };
-    let client = connection.connect().await?;
     let reply = client.put(&args.store, args.id, body, &options).await?;
     bar.finish_and_clear();
     args.form.say(
@@ -160,6 +172,19 @@ pub(super) async fn put(connection: ConnectionArgs, args: PutArgs) -> Result<Exi
         },
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes of the largest lump of a store; of a store that is not there, none.
+async fn largest_lump(client: &Client, store: &str) -> Result<u64> {
+    match client.stores().await {
+        Ok(stores) => {
+            let found = stores.into_iter().find(|known| known.name == store);
+            Ok(found.map_or(0, |known| known.max_lump_bytes))
+        }
+        // A token may have the right to write, but not to read.
+        Err(error) if error.code() == Some(Code::PermissionDenied) => Ok(LARGEST_LUMP),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) async fn get(connection: ConnectionArgs, args: GetArgs) -> Result<ExitCode> {

@@ -20,6 +20,11 @@ pub(crate) struct Interrupted;
 )]
 pub(crate) struct CutOff;
 
+/// A store that the service has not; exit code 3.
+#[derive(Debug, thiserror::Error)]
+#[error("no store {0:?}; `lumpscope stores` lists them")]
+pub(crate) struct NoStore(pub(crate) String);
+
 /// `cannot WHAT PATH: ...`
 pub(crate) fn file<'a>(
     what: &'a str,
@@ -53,7 +58,7 @@ pub(crate) enum Exit {
 impl Exit {
     /// All of them, as the help explains them.
     const ALL: [(Self, &'static str); 6] = [
-        (Self::Done, "done"),
+        (Self::Done, "done; also `delete` of an absent lump"),
         (Self::Failed, "failed or refused"),
         (Self::Arguments, "invalid arguments"),
         (Self::Missing, "no such lump, store or request"),
@@ -90,6 +95,9 @@ impl From<Exit> for ExitCode {
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<Interrupted>() {
         return Exit::Interrupted.into();
+    }
+    if error.is::<NoStore>() {
+        return Exit::Missing.into();
     }
     match error.downcast_ref::<lumpscope_client::Error>() {
         Some(error) if error.code() == Some(Code::NotFound) => Exit::Missing.into(),

@@ -4,6 +4,7 @@ mod lumps;
 mod note;
 mod report;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
 use crate::client::{ConnectionArgs, OutputFormat};
-use crate::error::Exit;
+use crate::error::{Exit, NoStore};
 use crate::output;
 use crate::progress::templated as bar;
 use lumps::{LumpOutcome, Work};
@@ -106,7 +107,7 @@ pub(super) async fn run(connection: ConnectionArgs, args: EvacuateArgs) -> Resul
     };
     let uuids = check_stores((&source, &args.from), (&target, &args.to)).await?;
     let used = check_room(&args, &source, &target).await?;
-    let work = Arc::new(Work {
+    let mut work = Work {
         source: (source, args.from.clone()),
         target: (target, args.to.clone()),
         trust_lengths: args.trust_lengths,
@@ -114,15 +115,22 @@ pub(super) async fn run(connection: ConnectionArgs, args: EvacuateArgs) -> Resul
         free_at: Mutex::new(Instant::now()),
         done: Mutex::default(),
         made: AtomicU64::new(0),
+        note: None,
         bar: bar("{wide_bar} {pos}/{len} lumps {per_sec} {eta}"),
-    });
+    };
     let before = (changes(&used.0, &args.from)?, changes(&used.1, &args.to)?);
     let note = EvacuationNote::of(&uuids[0], &uuids[1], args.range());
-    let are_copies = note.as_ref().is_some_and(|note| note.holds(before.1));
+    let are_copies = work.are_copies(note.as_ref().ok(), before.1).await?;
     let extra = find_extra(&work, &args).await?;
     if !are_copies && !args.replace {
         refuse_own(&args, &extra)?;
     }
+    let is_ours = used.1.lumps == 0 || are_copies;
+    work.note = note.map_or_else(
+        |why| no_note(&args, why),
+        |note| begun(&args, note, is_ours.then_some(before.1)),
+    );
+    let work = Arc::new(work);
     work.bar.set_length(used.0.lumps);
     let made = async {
         copy_all(&work, &args).await?;
@@ -141,13 +149,11 @@ pub(super) async fn run(connection: ConnectionArgs, args: EvacuateArgs) -> Resul
     // Lumps that were not compared may be of other origin in the target.
     let compared = done.missing.is_empty() && (done.there == 0 || !args.trust_lengths);
     let equal = done.differing.is_empty() && done.extra.is_empty();
+    let note = work.note.as_ref();
     if let Some(note) = note.filter(|_| only_made && equal && (compared || are_copies))
-        && let Err(error) = note.write(after.1)
+        && let Err(why) = note.end(after.1)
     {
-        output::complain(&format!(
-            "lumpscope: cannot note what is in {:?}: {error}; the next run needs --replace",
-            args.to
-        ));
+        no_note(&args, why);
     }
     done.missing.sort();
     if done.is_clean() {
@@ -157,15 +163,35 @@ pub(super) async fn run(connection: ConnectionArgs, args: EvacuateArgs) -> Resul
     Ok(Exit::clean(done.is_clean()))
 }
 
+/// The note of a run, begun if all lumps in the target are copies, at this count of its changes.
+fn begun(
+    args: &EvacuateArgs,
+    note: EvacuationNote,
+    changes: Option<u64>,
+) -> Option<EvacuationNote> {
+    match changes.map_or(Ok(()), |changes| note.begin(changes)) {
+        Ok(()) => Some(note),
+        Err(why) => no_note(args, why),
+    }
+}
+
+/// Says that the next run will not know the copies of this one.
+fn no_note(args: &EvacuateArgs, why: impl Display) -> Option<EvacuationNote> {
+    output::complain(&format!(
+        "lumpscope: cannot note what is in {:?}: {why}; the next run will not know the copies of this \
+         one, and needs --replace",
+        args.to
+    ));
+    None
+}
+
 /// Refuses stores that are one, or that cannot be found. Their UUIDs.
 async fn check_stores(source: (&Client, &str), target: (&Client, &str)) -> Result<[String; 2]> {
     let mut infos = Vec::new();
     for (client, name) in [source, target] {
         let stores = client.stores().await?;
         let found = stores.into_iter().find(|store| store.name == name);
-        infos.push(
-            found.ok_or_else(|| anyhow!("no store {name:?}; `lumpscope stores` lists them"))?,
-        );
+        infos.push(found.ok_or_else(|| NoStore(name.to_owned()))?);
     }
     if infos[0].uuid == infos[1].uuid && !infos[0].uuid.is_empty() {
         let uuid = &infos[0].uuid;

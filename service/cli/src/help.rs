@@ -11,6 +11,7 @@ use lumpscope_units::escape::{escaped, is_hostile};
 
 use crate::error::{self, Exit};
 use crate::output;
+use crate::variables;
 
 /// Commands in the order of the help, by what they are for.
 const GROUPS: [(&str, &str); 6] = [
@@ -127,12 +128,22 @@ pub(super) fn exit(mut error: clap::Error) -> ExitCode {
             }
         }
         Missing => output::tell(&error.to_string()),
+        ErrorKind::InvalidUtf8 => output::tell(&format!("{error}{}", not_utf8())),
         _ => output::tell(&format!("{}{}", error, renamed(&error))),
     }
     match error.use_stderr() {
         true => Exit::Arguments.into(),
         false => Exit::Done.into(),
     }
+}
+
+/// The variables of the environment that may be meant.
+fn not_utf8() -> String {
+    let names = variables::not_utf8(&crate::commands());
+    let lines = names
+        .iter()
+        .map(|name| format!("\n{name} in the environment is not UTF-8"));
+    lines.collect()
 }
 
 /// An argument that a message names, if it must be escaped.

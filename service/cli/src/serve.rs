@@ -60,10 +60,10 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
 /// that the arguments do not have because of their values, and why.
 pub(super) fn check(args: ServeArgs, wrong: Vec<(String, String)>) -> Result<ExitCode> {
     let unknown = variables::unknown(&crate::commands());
+    let bad_arguments = !wrong.is_empty() || !unknown.is_empty();
     let unknown = unknown.into_iter().map(|name| {
         format!("{name}: no setting has this environment variable; see `lumpscope serve --help`")
     });
-    let bad_arguments = !wrong.is_empty();
     let checked = lumpscope_server::check::check(args, wrong);
     let mut problems: Vec<String> = unknown.collect();
     match checked {

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, Error};
@@ -36,10 +37,27 @@ pub(super) fn unknown(command: &Command) -> Vec<String> {
 
 /// All variables that a command and those below it read.
 fn variables(command: &Command) -> Vec<String> {
-    let own = command.get_arguments().filter_map(Arg::get_env);
+    variables_of(command, |_| true)
+}
+
+/// The variables of these arguments.
+fn variables_of(command: &Command, wanted: fn(&Arg) -> bool) -> Vec<String> {
+    let own = command.get_arguments().filter(|arg| wanted(arg));
+    let own = own.filter_map(Arg::get_env);
     let own = own.map(|name| name.to_string_lossy().into_owned());
-    let below = command.get_subcommands().flat_map(variables);
-    own.chain(below).collect()
+    let below = command.get_subcommands();
+    own.chain(below.flat_map(|below| variables_of(below, wanted)))
+        .collect()
+}
+
+/// Variables whose values must be UTF-8 and are not: the error names none.
+pub(super) fn not_utf8(command: &Command) -> Vec<String> {
+    let is_text = |arg: &Arg| arg.get_value_parser().type_id() != std::any::TypeId::of::<PathBuf>();
+    let mut found = variables_of(command, is_text);
+    found.retain(|name| env::var_os(name).is_some_and(|value| value.to_str().is_none()));
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// The arguments without those that are wrong, and the key of each of these with its error; `None`:

@@ -1,5 +1,7 @@
 //! Makes an endpoint from options.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +11,8 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 use crate::error::Error;
 use crate::options::{Options, Tls};
 
+/// No file of the settings is larger, as for the service.
+const MAX_FILE: u64 = 4 << 20;
 /// Interval of HTTP/2 pings on an idle connection while calls are under way.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
@@ -69,8 +73,18 @@ fn tls(tls: &Tls, wrong: &dyn Fn(&str) -> Error) -> Result<ClientTlsConfig, Erro
     })
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|source| Error::File {
+/// Reads a file of the connection's settings, which may be a pipe.
+pub(crate) fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+        .and_then(|len| match u64::try_from(len) {
+            Ok(len) if len <= MAX_FILE => Ok(bytes),
+            _ => Err(io::Error::other(
+                "it is larger than 4M; is it the right file?",
+            )),
+        });
+    read.map_err(|source| Error::File {
         what,
         path: path.to_owned(),
         source,

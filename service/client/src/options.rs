@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
 
+use crate::connect::read;
 use crate::error::Error;
 
 /// How to reach a service.
@@ -121,11 +122,8 @@ impl Token {
     /// # Errors
     /// [`Error::File`] when it cannot be read, [`Error::Token`] as for [`Token::new`].
     pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File {
-            what: "token",
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = read("token", path)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| Error::Token)?;
         Self::new(text.trim())
     }
 

@@ -141,8 +141,8 @@ fn make(
 ) -> Result<(CreatePlan, Vec<Signature>, u64), FormatError> {
     // What --force never overrules comes first.
     let plan = CreatePlan::new(target, block_size, options)?;
-    let erased = target.check_empty(options.force)?;
     target.check_unclaimed(options.machine)?;
+    let erased = target.check_empty(options.force)?;
     let written = write::make(target, &plan, options)?;
     Ok((plan, erased, written))
 }

@@ -468,11 +468,24 @@ impl Error {
 /// The message on another machine's claim.
 pub(crate) fn claimed(path: &Path, host: &str, since: u64) -> String {
     format!(
-        "{} is claimed by {host} since {}: stop the service there; if that machine is gone for good, \
-         start the service here with --take-over and the name of the store",
+        "{} is claimed by {}: stop the service there; if that machine is gone for good, start the \
+         service here with --take-over and the name of the store",
         path.display(),
-        utc(since)
+        claimant(host, since)
     )
+}
+
+/// Name of the machine that made a claim, and the time of the claim, as far as the claim has them.
+pub(crate) fn claimant(host: &str, since: u64) -> String {
+    let host = if host.is_empty() {
+        "another machine"
+    } else {
+        host
+    };
+    match since {
+        0 => host.to_owned(),
+        since => format!("{host} since {}", utc(since)),
+    }
 }
 
 /// True: an errno by which the kernel says that the medium refuses some bytes.
@@ -481,4 +494,17 @@ pub(crate) fn is_bad_spot(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::claimant;
+
+    #[test]
+    fn a_claim_without_a_name_or_time_is_told_without() {
+        assert_eq!(claimant("", 0), "another machine");
+        assert_eq!(claimant("node-7", 0), "node-7");
+        let since = claimant("", 951_827_696);
+        assert_eq!(since, "another machine since 2000-02-29 12:34 UTC");
+    }
 }

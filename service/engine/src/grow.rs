@@ -5,6 +5,7 @@
 //! begins behind it; with it the number of lumps that fit stays as it is.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
@@ -16,7 +17,7 @@ use crate::format::checkpoint::reserved_len;
 use crate::format::header::MAX_DATA_LEN;
 use crate::machine::Machine;
 use crate::options::Layout;
-use crate::storage::finish;
+use crate::storage::{finish, headers};
 use crate::units::ByteLen;
 
 /// How a store grows.
@@ -94,14 +95,22 @@ pub fn grow(path: &Path, options: &GrowOptions<'_>) -> Result<Grown, GrowError> 
         let size = sized.then_some(device.size);
         let data_len = data_len(path, &geometry, size, options.capacity)?;
         let before = geometry.data_len();
-        let mut zeros = None;
+        let (mut enlarged, mut zeros) = (None, None);
         if !sized {
             let end = geometry.end().0 + (data_len.0 - before.0);
-            extend(path, end, options.prealloc)?;
+            enlarged = Some(Enlarged::new(path, end, options.prealloc)?);
             zeros = (options.prealloc == Prealloc::Zero)
                 .then_some(options.progress.unwrap_or(&|_, _| ()));
         }
-        finish::grow(io, recovered, data_len, zeros)?;
+        let done = finish::grow(io, recovered, data_len, zeros);
+        if let (Err(_), Some(enlarged)) = (&done, &enlarged) {
+            // The header may have been written although its write failed.
+            let now = headers::find(io);
+            if now.is_ok_and(|now| now.geometry.data_len() == before) {
+                enlarged.cut_back();
+            }
+        }
+        done?;
         Ok(Grown {
             before: before.0,
             after: data_len.0,
@@ -151,18 +160,44 @@ fn data_len(
     Ok(ByteLen(after))
 }
 
-/// Gives the file its new size.
-fn extend(path: &Path, end: u64, prealloc: Prealloc) -> Result<(), Error> {
-    let failed = || Error::system("cannot enlarge", path);
-    let file = File::options().write(true).open(path).map_err(failed())?;
-    let len = file.metadata().map_err(failed())?.len();
-    file.set_len(end.max(len)).map_err(failed())?;
-    if prealloc != Prealloc::Sparse {
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, end) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::OPNOTSUPP) if prealloc == Prealloc::Zero => {}
-            Err(errno) => return Err(failed()(errno.into())),
+/// A file that has got its new size.
+struct Enlarged {
+    file: File,
+    /// Bytes before.
+    len: u64,
+}
+
+impl Enlarged {
+    /// Gives the file at `path` its new size, or leaves it as it was.
+    fn new(path: &Path, end: u64, prealloc: Prealloc) -> Result<Self, Error> {
+        let failed = || Error::system("cannot enlarge", path);
+        let file = File::options().write(true).open(path).map_err(failed())?;
+        let len = file.metadata().map_err(failed())?.len();
+        let it = Self { file, len };
+        match it.extend(end, prealloc) {
+            Ok(()) => Ok(it),
+            Err(source) => {
+                it.cut_back();
+                Err(failed()(source))
+            }
         }
     }
-    file.sync_all().map_err(failed())
+
+    fn extend(&self, end: u64, prealloc: Prealloc) -> io::Result<()> {
+        self.file.set_len(end.max(self.len))?;
+        if prealloc != Prealloc::Sparse {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, end) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::OPNOTSUPP) if prealloc == Prealloc::Zero => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.file.sync_all()
+    }
+
+    /// Gives the new space back to the file system: the store does not use it.
+    fn cut_back(&self) {
+        // What stays of it after one more failure only takes space.
+        let _ = self.file.set_len(self.len);
+    }
 }

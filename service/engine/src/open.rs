@@ -103,7 +103,8 @@ fn prepare(
             return Err(error);
         }
     };
-    let info = store_info(&device, &recovered, &options);
+    let mut info = store_info(&device, &recovered, &options);
+    info.taken_from = claim.as_ref().and_then(|claim| claim.replaced.clone());
     let block_size = recovered.storage.header.block_size;
     let shared = Arc::new(OwnerShared::new(&options));
     let finisher = finisher(&shared.counters).map_err(Error::system(START_THREADS, &info.path))?;
@@ -188,7 +189,7 @@ fn ready(
     let held = claim::take(io, options)?;
     match read_and_mend(io, options) {
         Ok(recovered) => Ok((recovered, held)),
-        failed => claim::release(io, held, failed).map(|recovered| (recovered, held)),
+        Err(error) => claim::release(io, held, Err(error)),
     }
 }
 
@@ -271,6 +272,7 @@ fn store_info(device: &Device, recovered: &Recovered, options: &StoreOptions) ->
         durable_by: disk.unwrap_or_default().used(forces),
         commit: options.commit,
         logical_block_size: device.alignment,
+        taken_from: None,
         sealed: recovered.seal.is_some(),
         replay: recovered.replay,
         mended: recovered.mended.clone(),

@@ -400,6 +400,9 @@ pub struct StoreInfo {
     pub commit: CommitMode,
     /// Smallest unit of direct I/O in bytes.
     pub logical_block_size: u32,
+    /// The other machine whose claim was replaced at open, and since when it had the store; `None`:
+    /// there was none.
+    pub taken_from: Option<String>,
     /// True: at open the end of the journal carried this engine's seal (FORMAT.md section 5.3).
     /// False: another engine, or a version before the seal, has appended last; until the first
     /// change nothing on the disk says otherwise.

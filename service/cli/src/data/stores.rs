@@ -9,7 +9,7 @@ use lumpscope_server::json::to_json;
 use serde_json::json;
 
 use crate::client::{ConnectionArgs, OutputFormat};
-use crate::error::Exit;
+use crate::error::{Exit, NoStore};
 use crate::output::{
     self, COLUMNS, Table, complain, escaped, indented, print, print_json, table, width,
 };
@@ -132,8 +132,9 @@ pub(crate) async fn stores(connection: ConnectionArgs, args: StoresArgs) -> Resu
 /// The health service says no more than that it knows nothing of this name.
 fn unknown(error: Error, store: Option<&str>) -> anyhow::Error {
     match store {
-        Some(name) if error.code() == Some(Code::NotFound) => anyhow::Error::new(error)
-            .context(format!("no store {name:?}; `lumpscope stores` lists them")),
+        Some(name) if error.code() == Some(Code::NotFound) => {
+            anyhow::Error::new(error).context(NoStore(name.to_owned()))
+        }
         _ => error.into(),
     }
 }

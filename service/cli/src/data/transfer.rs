@@ -1,7 +1,7 @@
 //! Bytes between files or pipes and the service.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -24,33 +24,84 @@ fn is_pipe(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The body of a put, and the progress of sending it. A pipe is read to its end, because a put announces its length.
-pub(crate) fn body(path: Option<&Path>) -> Result<(Body, ProgressBar)> {
-    let Some(path) = path.filter(|path| !is_pipe(path)) else {
-        let mut all = Vec::new();
-        io::stdin()
-            .read_to_end(&mut all)
-            .map_err(file_error("read", Path::new("standard input")))?;
-        return Ok((all.into(), ProgressBar::hidden()));
+/// The body of a put, as far as it is known without the service.
+pub(crate) enum Start {
+    /// All of it, or a large file, which is read as it is sent; the progress of sending it.
+    Complete(Body, ProgressBar),
+    /// More than [`READ_FIRST`] bytes of something whose length is unknown.
+    Endless(Vec<u8>, Box<dyn Read + Send>),
+}
+
+/// Opens the body of a put. A pipe is read to its end, because a put announces its length.
+pub(crate) fn start(path: Option<&Path>) -> Result<Start> {
+    let path = path.filter(|path| !is_pipe(path));
+    let from: Box<dyn Read + Send> = match path {
+        None => Box::new(io::stdin()),
+        Some(path) => {
+            let failed = file_error("read", path);
+            let file = File::open(path).map_err(failed)?;
+            let meta = file.metadata().map_err(failed)?;
+            if meta.is_file() && meta.len() > READ_FIRST {
+                let (body, bar) = large_file(path, meta.len());
+                return Ok(Start::Complete(body, bar));
+            }
+            Box::new(file)
+        }
     };
-    let failed = file_error("read", path);
-    let file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
-    if !meta.is_file() || meta.len() <= READ_FIRST {
-        let mut all = Vec::new();
-        (&file).read_to_end(&mut all).map_err(failed)?;
-        return Ok((all.into(), ProgressBar::hidden()));
+    let (bytes, rest) = read(Vec::new(), from, READ_FIRST + 1, path)?;
+    Ok(match length(&bytes) > READ_FIRST {
+        true => Start::Endless(bytes, rest),
+        false => Start::Complete(bytes.into(), ProgressBar::hidden()),
+    })
+}
+
+impl Start {
+    /// Reads the rest, but no more than one byte beyond the `largest` lump: the service refuses that
+    /// body as it refuses a file that is too large.
+    pub(crate) fn complete(self, path: Option<&Path>, largest: u64) -> Result<(Body, ProgressBar)> {
+        match self {
+            Self::Complete(body, bar) => Ok((body, bar)),
+            Self::Endless(bytes, rest) => {
+                let (bytes, _) = read(bytes, rest, largest.saturating_add(1), path)?;
+                Ok((bytes.into(), ProgressBar::hidden()))
+            }
+        }
     }
-    let bar = progress::bar(meta.len());
+}
+
+type Reading = (Vec<u8>, Box<dyn Read + Send>);
+
+/// Appends what there is, up to `most` bytes in all.
+fn read(
+    mut bytes: Vec<u8>,
+    mut from: Box<dyn Read + Send>,
+    most: u64,
+    path: Option<&Path>,
+) -> Result<Reading> {
+    let path = path.filter(|path| !is_pipe(path));
+    let more = most.saturating_sub(length(&bytes));
+    (&mut from)
+        .take(more)
+        .read_to_end(&mut bytes)
+        .map_err(file_error(
+            "read",
+            path.unwrap_or(Path::new("standard input")),
+        ))?;
+    Ok((bytes, from))
+}
+
+/// A file that is read as it is sent, again for each try.
+fn large_file(path: &Path, len: u64) -> (Body, ProgressBar) {
+    let bar = progress::bar(len);
     let (path, shown) = (path.to_owned(), bar.clone());
-    let body = Body::opened(meta.len(), move || {
+    let body = Body::opened(len, move || {
         shown.set_position(0);
         let shown = shown.clone();
         let file = tokio::fs::File::from_std(File::open(&path)?);
         let file = InspectReader::new(file, move |bytes: &[u8]| shown.inc(length(bytes)));
         Ok(Box::pin(file) as BoxRead)
     });
-    Ok((body, bar))
+    (body, bar)
 }
 
 fn length(bytes: &[u8]) -> u64 {

@@ -10,6 +10,7 @@ use lumpscope_client::{Body, Client, Code, Error, LumpId, PutOptions, v1};
 use lumpscope_units::human;
 use tokio::time::Instant;
 
+use super::note::{Change, EvacuationNote};
 use super::report::EvacuationReport;
 use super::{EvacuateArgs, changes};
 
@@ -24,6 +25,8 @@ pub(super) struct Work {
     pub(super) done: Mutex<EvacuationReport>,
     /// Lumps that this program has put into the target or deleted there.
     pub(super) made: AtomicU64,
+    /// The note that says so to the next run.
+    pub(super) note: Option<EvacuationNote>,
     pub(super) bar: ProgressBar,
 }
 
@@ -67,6 +70,47 @@ impl Work {
     ) -> Result<u64> {
         let (client, name) = store;
         changes(&client.usage(args.usage(name)).await?, name)
+    }
+
+    /// True: all lumps of the target are copies, because nobody but the run that wrote the note has
+    /// changed it, up to this count of changes.
+    pub(super) async fn are_copies(
+        &self,
+        note: Option<&EvacuationNote>,
+        changes: u64,
+    ) -> Result<bool> {
+        let Some(noted) = note.and_then(EvacuationNote::read) else {
+            return Ok(false);
+        };
+        let (target, to) = &self.target;
+        let (mut least, mut unknown) = (noted.changes, 0);
+        for (id, change) in noted.under_way {
+            let is_there = match target.head(to, id).await {
+                Ok(_) => true,
+                Err(error) if is_unknown(&error) => false,
+                Err(error) => return Err(error.into()),
+            };
+            match change {
+                Change::Replace => unknown += 1,
+                Change::Put => least = least.wrapping_add(u64::from(is_there)),
+                Change::Delete => least = least.wrapping_add(u64::from(!is_there)),
+            }
+        }
+        Ok(changes.wrapping_sub(least) <= unknown)
+    }
+
+    fn starts(&self, id: LumpId, change: Change) {
+        if let Some(note) = &self.note {
+            note.starts(id, change);
+        }
+    }
+
+    /// A change has ended. One whose answer was lost has not: it was made or not.
+    fn ended(&self, id: LumpId, made: bool) {
+        self.made.fetch_add(u64::from(made), Ordering::Relaxed);
+        if let Some(note) = &self.note {
+            note.ended(id, made);
+        }
     }
 
     /// Waits until so many bytes may be read.
@@ -140,13 +184,17 @@ impl Work {
             if_absent: !replace,
             ..PutOptions::default()
         };
+        let change = if replace {
+            Change::Replace
+        } else {
+            Change::Put
+        };
+        self.starts(id, change);
         match target.put(to, id, Body::from(lump.clone()), &options).await {
-            Ok(_) => {
-                self.made.fetch_add(1, Ordering::Relaxed);
-            }
+            Ok(_) => self.ended(id, true),
             // Somebody has put it since; or this did, and the answer was lost.
             Err(Error::Ambiguous { .. }) => {}
-            Err(error) if error.code() == Some(Code::AlreadyExists) => {}
+            Err(error) if error.code() == Some(Code::AlreadyExists) => self.ended(id, false),
             Err(error) => return Err(error.into()),
         }
         let bytes = lump.len() as u64;
@@ -168,11 +216,10 @@ impl Work {
             Ok(_) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+        self.starts(id, Change::Delete);
         let deleted = target.delete(to, id, v1::Durability::Synced).await?;
-        if deleted.existed {
-            self.made.fetch_add(1, Ordering::Relaxed);
-            self.lock().deleted += 1;
-        }
+        self.ended(id, deleted.existed);
+        self.lock().deleted += u64::from(deleted.existed);
         Ok(())
     }
 }

@@ -202,6 +202,13 @@ async fn a_store_that_another_machine_has_claimed_is_served_when_it_is_taken_ove
     put(&mut client, "a", 1, &body(1, 1000)).await.unwrap();
     let claimed = || claim::decode(&std::fs::read(&path).unwrap());
     assert!(claimed().is_some_and(|own| own.nonce != there.nonce));
+    let log = service.log();
+    let line = log.lines().find(|line| line.contains("taken over"));
+    let from = "node-7 since 2027-01-15 08:00 UTC";
+    assert!(
+        line.is_some_and(|line| line.contains("WARN") && line.contains(from)),
+        "{log}"
+    );
     service.signal(Signal::TERM);
     assert!(service.ended(EVENTUALLY).success());
     assert_eq!(claimed(), None);

@@ -220,3 +220,73 @@ async fn exit_codes_say_what_happened() {
     assert_eq!(std::fs::read_dir(setup.dir.path()).unwrap().count(), before);
     setup.running.stop().await;
 }
+
+/// The program with little memory.
+fn with_little_memory(setup: &Setup, arguments: &[&str]) -> Output {
+    Command::new("/bin/sh")
+        .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", PROGRAM])
+        .args(arguments)
+        .env("LUMPSCOPE_SERVER", &setup.running.grpc)
+        .env("LUMPSCOPE_RETRIES", "0")
+        .stdin(std::fs::File::open("/dev/zero").unwrap())
+        .output()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_end_is_refused_as_a_file_that_is_too_large() {
+    let setup = Setup::new().await;
+    let big = setup.dir.path().join("big");
+    let file = std::fs::File::create(&big).unwrap();
+    file.set_len(1 << 30).unwrap();
+    for from in ["-", "/dev/zero", big.to_str().unwrap()] {
+        let output = with_little_memory(&setup, &["put", STORE, "1", from]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{from}: {said}");
+        assert!(said.contains("OUT_OF_RANGE"), "{from}: {said}");
+    }
+    let output = with_little_memory(&setup, &["put", "none", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    // A pipe with more than is read at first.
+    let bytes = body(1, 12 << 20);
+    let output = setup.feed(&["put", STORE, "1"], &bytes);
+    assert!(output.status.success(), "{output:?}");
+    assert!(setup.feed(&["get", STORE, "1"], b"").stdout == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_connection_are_no_endless_files() {
+    let setup = Setup::new().await;
+    let ca = setup.dir.path().join("ca.pem");
+    std::fs::write(&ca, "").unwrap();
+    let (ca, zero) = (ca.to_str().unwrap(), "/dev/zero");
+    for arguments in [
+        &["--token-file", zero][..],
+        &["--ca", zero, "--server", "https://localhost:1"],
+        &[
+            "--ca",
+            ca,
+            "--cert",
+            zero,
+            "--key",
+            ca,
+            "--server",
+            "https://localhost:1",
+        ],
+        &[
+            "--ca",
+            ca,
+            "--cert",
+            ca,
+            "--key",
+            zero,
+            "--server",
+            "https://localhost:1",
+        ],
+    ] {
+        let output = with_little_memory(&setup, &[&["stores"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("larger than 4M"), "{arguments:?}: {said}");
+    }
+}

@@ -323,6 +323,30 @@ fn every_problem_is_told_in_a_line_of_its_own() {
     );
 }
 
+#[test]
+fn a_variable_that_is_wrong_is_named_and_ends_the_check_with_two() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let dir = folder();
+    let path = store_file(dir.path(), "a", 16 << 20, 4096, 0.05);
+    let spec = format!("a={}", path.display());
+    let latin = std::ffi::OsString::from_vec(vec![b'\xe4']);
+    for (name, value) in [
+        ("LUMPSCOPE_QUEU_DEPTH", "3".into()),
+        ("LUMPSCOPE_QUEUE_DEPTH", "x".into()),
+        ("LUMPSCOPE_QUEUE_DEPTH", latin.clone()),
+        ("LUMPSCOPE_TIMEOUT", latin.clone()),
+    ] {
+        let output = program()
+            .args(["serve", "--check-config", "--store", &spec])
+            .env(name, value)
+            .output()
+            .unwrap();
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{name}: {text}");
+        assert!(text.contains(name), "{name}: {text}");
+    }
+}
+
 /// Arguments, variables and keys that cannot be read are problems like others, and nothing that follows
 /// from them is one more.
 #[test]

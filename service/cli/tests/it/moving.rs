@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::common::{Client, Running, body, connect, folder, get, put, raw_id, store_file};
 use crate::failing_disks::{Loop, text};
-use crate::process::PROGRAM;
+use crate::process::{PROGRAM, program};
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{Durability, LumpId, Placement, RequestCtx, Store, StoreOptions};
@@ -197,8 +197,11 @@ async fn a_store_with_bad_spots_is_evacuated_while_it_is_served() {
     // What makes no sense is refused.
     let said = ends(1, &["evacuate", "old", "old", "--server", &running.grpc]);
     assert!(said.contains("are the same store"), "{said}");
-    let said = ends(1, &["evacuate", "old", "none", "--server", &running.grpc]);
-    assert!(said.contains("no store \"none\""), "{said}");
+    for stores in [["old", "none"], ["none", "new"]] {
+        let command = [&["evacuate"], &stores[..], &["--server", &running.grpc]];
+        let said = ends(3, &command.concat());
+        assert!(said.contains("no store \"none\""), "{said}");
+    }
     running.stop().await;
     holds(&new, 0..10_000, &lost);
 }
@@ -270,6 +273,24 @@ impl Move {
         ends(code, &[&command[..], more].concat())
     }
 
+    /// Begins to move, slowly, and is killed when so many lumps are there.
+    async fn is_killed_after(&mut self, lumps: usize) {
+        let mut moving = program()
+            .args(["evacuate", "old", "new", "--server", &self.running.grpc])
+            .args(["--rate", "700K"])
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while self.ids("new").await.len() < lumps {
+            let ended = moving.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended before it was killed: {ended:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        moving.kill().unwrap();
+        moving.wait().unwrap();
+    }
+
     #[track_caller]
     fn admin(&self, arguments: &[&str]) {
         let server = ["--server", &self.running.grpc];
@@ -339,6 +360,60 @@ async fn what_changed_between_two_passes_is_replaced_and_deleted() {
     assert!(get(&mut stores.client, "new", 1).await.unwrap() == body(7, LEN));
     stores.evacuate(0, &["--replace"]);
     stores.is_equal().await;
+    stores.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_evacuation_that_was_killed_knows_its_copies() {
+    let mut stores = Move::new().await;
+    for id in 1..=40 {
+        stores.put("old", id, id).await;
+    }
+    stores.is_killed_after(3).await;
+    let copied = stores.ids("new").await;
+    assert!(copied.len() < 40, "it was not interrupted");
+    stores.put("old", copied[0], 100).await;
+    stores.delete("old", copied[1]).await;
+    // Once more before it is done: the copies of both are known.
+    stores.is_killed_after(copied.len() + 3).await;
+    stores.put("old", copied[2], 101).await;
+    let said = stores.evacuate(0, &[]);
+    assert!(said.contains("2 replaced, 1 deleted"), "{said}");
+    stores.is_equal().await;
+    stores.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_evacuation_takes_no_lump_of_other_origin_for_its_copy() {
+    let mut stores = Move::new().await;
+    for id in 1..=40 {
+        stores.put("old", id, id).await;
+    }
+    stores.is_killed_after(3).await;
+    stores.put("new", 50, 50).await;
+    stores.put("new", 1, 7).await;
+    let said = stores.evacuate(1, &[]);
+    assert!(said.contains("the first is"), "{said}");
+    let said = stores.evacuate(4, &["--end", "30"]);
+    assert!(said.contains("1 lump in \"new\" that differ"), "{said}");
+    assert!(get(&mut stores.client, "new", 50).await.unwrap() == body(50, LEN));
+    stores.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_evacuation_without_a_place_for_its_note_says_so_once() {
+    let mut stores = Move::new().await;
+    stores.put("old", 1, 1).await;
+    let output = program()
+        .args(["evacuate", "old", "new", "--server", &stores.running.grpc])
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("HOME")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let found = said.matches("cannot note").count();
+    assert!(found == 1 && said.contains("nor HOME"), "{said}");
     stores.running.stop().await;
 }
 

@@ -146,7 +146,12 @@ fn an_exit_code_means_the_same_in_every_command() {
         (2, "", &["check"]),
         (2, "", &["no-command"]),
         (3, server, &["get", "hdd", "99"]),
+        (0, server, &["delete", "hdd", "99"]),
         (3, server, &["stat", "tape"]),
+        (3, server, &["delete", "tape", "99"]),
+        (3, server, &["evacuate", "hdd", "tape"]),
+        (3, server, &["evacuate", "tape", "hdd"]),
+        (3, server, &["health", "tape"]),
         (3, server, &["explain", "99999999"]),
         (3, "", &["explain", "99999999", "--replay", RECORDING]),
     ] {

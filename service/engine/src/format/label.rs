@@ -29,9 +29,14 @@ const _: () = assert!(HEADER_LEN <= LABEL_OFFSET && LABEL_OFFSET + LABEL_LEN <= 
 /// Name and length of each field, for FORMAT.md's test.
 pub const FIELDS: &[(&str, usize)] = &[("magic", MAGIC_LEN), ("name", MOST), ("CRC32C", CRC_LEN)];
 
-/// True: a store can have this name.
+/// True: a store can be given this name.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
+    is_readable(name) && !name.starts_with('-') && ![".", ".."].contains(&name)
+}
+
+/// True: an image can have this name. Earlier versions gave names that look like an option or a folder.
+fn is_readable(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=MOST).contains(&name.len()) && name.bytes().all(good)
 }
@@ -39,7 +44,10 @@ pub fn is_name(name: &str) -> bool {
 /// Why no store can have this name.
 #[must_use]
 pub fn wrong_name(name: &str) -> String {
-    format!("{name:?} is no store name: use 1 to {MOST} letters, digits, '-', '_' or '.'")
+    format!(
+        "{name:?} is no store name: use 1 to {MOST} letters, digits, '-', '_' or '.', no '-' first, \
+         and neither \".\" nor \"..\""
+    )
 }
 
 /// Reads the label of a block. `None`: there is none, or none that is intact.
@@ -53,7 +61,7 @@ pub fn decode(block: &[u8]) -> Option<String> {
     let intact = magic == MAGIC && fields.u32_be("CRC32C").ok()? == crc32c::of(covered);
     let len = name.iter().position(|byte| *byte == 0).unwrap_or(MOST);
     let name = std::str::from_utf8(name.get(..len)?).ok()?;
-    (intact && is_name(name)).then(|| name.to_owned())
+    (intact && is_readable(name)).then(|| name.to_owned())
 }
 
 /// Writes a name to its place in a block; without one, nothing.
@@ -93,9 +101,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_an_earlier_version_gave_is_read() {
+        let mut block = vec![0; 512];
+        for name in ["--help", "..", "."] {
+            put_into(&mut block, Some(name));
+            assert_eq!(decode(&block).as_deref(), Some(name));
+        }
+        for name in ["a-", "...", ".a", "_"] {
+            assert!(is_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
     fn names_are_short_and_plain() {
         let long = "x".repeat(MOST + 1);
-        for name in ["", "a b", "a=b", "\u{e4}", "a/b", "a\n", &long] {
+        for name in [
+            "", "a b", "a=b", "\u{e4}", "a/b", "a\n", &long, "-", "--help", ".", "..",
+        ] {
             assert!(!is_name(name), "{name:?}");
         }
     }

@@ -3,17 +3,19 @@
 use super::headers;
 use super::io::BlockingIo;
 use crate::clock::{random_u64, wall_ns};
-use crate::error::Error;
+use crate::error::{Error, claimant};
 use crate::format::claim::{self, Claim};
 use crate::machine::Machine;
 use crate::options::{ImageIdentity, StoreOptions};
 
 /// The claim with which a store is open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HeldClaim {
     /// First byte of the header block in the device.
     base: u64,
     nonce: u64,
+    /// The machine whose claim it has replaced, for a message.
+    pub(crate) replaced: Option<String>,
 }
 
 /// Asks whether the image is the one that is meant, and writes this machine's claim into it; `None`: the
@@ -47,12 +49,13 @@ pub(crate) fn take(
     };
     let mut sector = io.read(base, unit)?;
     let foreign = machine.foreign_claim(&sector);
-    if let Some(other) = foreign.filter(|_| !options.take_over) {
+    if let Some(other) = foreign.clone().filter(|_| !options.take_over) {
         return Err(claimed(io, other));
     }
     if options.read_only {
         return Ok(None);
     }
+    let replaced = foreign.map(|other| claimant(&other.host, other.since));
     let own = new_claim(machine);
     claim::put_into(&mut sector, Some(&own));
     io.write(base, sector)?;
@@ -61,7 +64,11 @@ pub(crate) fn take(
     let found = claim::decode(&io.read(base, unit)?);
     let nonce = own.nonce;
     if found.as_ref().is_some_and(|found| found.nonce == nonce) {
-        return Ok(Some(HeldClaim { base, nonce }));
+        return Ok(Some(HeldClaim {
+            base,
+            nonce,
+            replaced,
+        }));
     }
     // Without a claim there, another machine has opened the store and closed it again.
     let host = "another machine".to_owned();

@@ -53,7 +53,7 @@ pub(crate) struct FoundHeaders {
 ///
 /// # Errors
 /// [`Error::NotAStore`], [`Error::Unsupported`], [`Error::Corrupt`], [`Error::Io`].
-pub(super) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
+pub(crate) fn find(io: &mut BlockingIo<'_>) -> Result<FoundHeaders, Error> {
     let (layout, base, proven, head_block) = find_image(io)?;
     check_device(io.device(), &Geometry::new(base, &proven.header))?;
     Ok(FoundHeaders::read(io, (layout, base), proven, &head_block))

@@ -242,8 +242,10 @@ fn what_writes_to_a_closed_store_asks_for_its_claim() {
     );
     let refused = rename(&path, "cold", Some(&there)).unwrap_err();
     assert!(matches!(refused, Error::Claimed { .. }), "{refused}");
-    let refused = make(Some(&there), true).unwrap_err();
-    assert!(matches!(refused, FormatError::Claimed { .. }), "{refused}");
+    for force in [false, true] {
+        let refused = make(Some(&there), force).unwrap_err();
+        assert!(matches!(refused, FormatError::Claimed { .. }), "{refused}");
+    }
     assert_eq!(std::fs::read(&path).unwrap(), image);
     rename(&path, "cold", Some(&here)).unwrap();
     let unclaimed = |path| claim::decode(&std::fs::read(path).unwrap()).is_none();

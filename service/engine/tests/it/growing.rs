@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::media::mount;
+use crate::support::disks::{Image, require};
 use crate::support::peer::{self, CannylsImage};
 use crate::support::{content, disk_dir, get, options, put, try_put};
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
@@ -139,6 +141,43 @@ fn a_store_grows_in_place_and_the_original_engine_opens_it() {
         File::open(&path).unwrap().metadata().unwrap().len() >> 20,
         16
     );
+}
+
+#[test]
+fn a_file_that_cannot_grow_is_as_long_as_before() {
+    require!("mount");
+    let image = Image::new(MIB);
+    let full = mount("tmpfs", "size=8m", &image);
+    let path = full.at.join("store.lusf");
+    let small = CreateOptions {
+        capacity: Some(4 * MIB),
+        volatile: true,
+        ..CreateOptions::default()
+    };
+    format(&path, &small).unwrap();
+    let store = opened(&path);
+    put(&store, 1, &content(1, 1, 100_000));
+    store.close().unwrap();
+    let len = || File::open(&path).unwrap().metadata().unwrap().len();
+    let before = len();
+    for prealloc in [Prealloc::Zero, Prealloc::Fallocate] {
+        let larger = GrowOptions {
+            capacity: Some(64 * MIB),
+            prealloc,
+            ..GrowOptions::default()
+        };
+        let refused = grow(&path, &larger).unwrap_err().to_string();
+        assert!(refused.contains("No space left"), "{refused}");
+        assert_eq!(len(), before, "{prealloc:?}");
+        // What it had taken can be used again.
+        let all = vec![1_u8; usize::try_from(3 * MIB).unwrap()];
+        let other = full.at.join("other");
+        std::fs::write(&other, all).unwrap();
+        std::fs::remove_file(other).unwrap();
+    }
+    let store = opened(&path);
+    assert_eq!(get(&store, 1), Some(content(1, 1, 100_000)));
+    store.close().unwrap();
 }
 
 #[test]

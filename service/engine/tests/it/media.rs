@@ -78,7 +78,7 @@ fn a_misspelt_device_does_not_become_a_file_in_memory() {
 }
 
 /// A mount of a file system without a device.
-fn mount(kind: &str, options: &str, image: &Image) -> Mount {
+pub(crate) fn mount(kind: &str, options: &str, image: &Image) -> Mount {
     let at = image.mount_point();
     let words = ["-t", kind, "-o", options, "none"].map(OsStr::new);
     run("mount", &[&words[..], &[at.as_os_str()]].concat());

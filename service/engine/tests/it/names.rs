@@ -129,6 +129,24 @@ fn cannyls_works_on_an_image_with_a_name_and_leaves_it() {
 }
 
 #[test]
+fn an_image_of_an_earlier_version_named_like_an_option_is_renamed() {
+    let place = StorePlace::new(Some("fast"));
+    let mut bytes = fs::read(place.path()).unwrap();
+    for at in [0, 4096] {
+        label::put_into(&mut bytes[at..], Some("--help"));
+    }
+    fs::write(place.path(), bytes).unwrap();
+    open(&place.path(), "fast").map(drop).unwrap_err();
+    open(&place.path(), "--help").unwrap().close().unwrap();
+    for name in ["--force", "..", "."] {
+        rename(&place.path(), name, None).unwrap_err();
+    }
+    let before = rename(&place.path(), "fast", None).unwrap();
+    assert_eq!(before.as_deref(), Some("--help"));
+    open(&place.path(), "fast").unwrap().close().unwrap();
+}
+
+#[test]
 fn a_name_that_no_store_can_have_is_not_written() {
     let folder = disk_dir();
     let path = folder.path().join("store.lusf");

@@ -166,6 +166,9 @@ impl Opener {
             replay_ms = known.replay.elapsed_ns / 1_000_000,
             "opened"
         );
+        if let Some(from) = &known.taken_from {
+            warn!(store = name, %from, "taken over from another machine");
+        }
         if let Some(medium) = known.volatile {
             warn!(store = name, "NOT DURABLE: it is {medium}");
         }
