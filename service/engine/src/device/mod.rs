@@ -180,7 +180,8 @@ pub(crate) fn is_stray(file: &Claimed, path: &Path) -> bool {
         return false;
     };
     match std::fs::metadata(path) {
-        Ok(named) => ours.nlink() == 0 || (named.dev(), named.ino()) != (ours.dev(), ours.ino()),
+        // A path like /proc/PID/fd/3 leads to a file without any other name.
+        Ok(named) => (named.dev(), named.ino()) != (ours.dev(), ours.ino()),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
