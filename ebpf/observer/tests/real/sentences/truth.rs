@@ -152,6 +152,13 @@ impl<'a> Truth<'a> {
         io.op != Op::Flush && op == one.op && self.extents.iter().any(overlaps)
     }
 
+    /// Whether one block request was sent at the time of another, as far as can be said.
+    fn sent_together(&self, one: usize, other: usize) -> bool {
+        let apart = self.apart[one] + self.apart[other] + 2 * CUT_NS;
+        let (one, other) = (&self.traced[one], &self.traced[other]);
+        other.op != 'F' && one.issue.abs_diff(other.issue) <= apart
+    }
+
     /// How many others completed between two times, at least and at most.
     fn completed(&self, own: &OfRequest<'_>, from: u64, to: u64, apart: u64) -> (usize, usize) {
         let others = (0..self.traced.len()).filter(|at| !own.has(*at));
@@ -371,7 +378,9 @@ impl OfRequest<'_> {
             .rev()
             .find(|other| !at_once(*other) && self.truth.traced[*other].op != 'F');
         let candidates = (0..self.truth.traced.len()).filter(|other| *other != at);
-        let mut candidates = candidates.filter(|other| Some(*other) == before || at_once(*other));
+        let sent_with =
+            |other: usize| before.is_some_and(|before| self.truth.sent_together(before, other));
+        let mut candidates = candidates.filter(|other| at_once(*other) || sent_with(*other));
         let fits = |other: &usize| {
             let end = self.truth.traced[*other].end();
             let distance = one.sector.abs_diff(end) * 512;
@@ -399,14 +408,15 @@ impl OfRequest<'_> {
             (Some(_), _) if who == "by an unknown owner" => {
                 // An owner is known once the block request has ended, and has been seen to, and if it is certain
                 // which one was sent before.
-                let all = &self.truth.traced;
-                let at_once = |one: usize| {
-                    let apart = self.truth.apart[one] + self.truth.apart[at] + 2 * CUT_NS;
-                    one != at && all[one].issue.abs_diff(all[at].issue) <= apart
+                let truth = self.truth;
+                let is_tied = |with| {
+                    let mut all = (0..truth.traced.len()).filter(|one| *one != with);
+                    all.any(|one| truth.sent_together(with, one))
                 };
-                self.truth.late[other]
-                    || all[other].done > self.ended.end_ns
-                    || (0..all.len()).any(at_once)
+                truth.late[other]
+                    || truth.traced[other].done > self.ended.end_ns
+                    || is_tied(at)
+                    || is_tied(other)
             }
             (Some(request), _) if request == self.ended.request => who == "its own",
             (Some(request), _) => who == format!("by request {request}"),
