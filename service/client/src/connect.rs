@@ -1,18 +1,13 @@
 //! Makes an endpoint from options.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 
 use crate::error::Error;
-use crate::options::{Options, Tls};
+use crate::options::{Options, Tls, read};
 
-/// No file of the settings is larger, as for the service.
-const MAX_FILE: u64 = 4 << 20;
 /// Interval of HTTP/2 pings on an idle connection while calls are under way.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
@@ -70,24 +65,6 @@ fn tls(tls: &Tls, wrong: &dyn Fn(&str) -> Error) -> Result<ClientTlsConfig, Erro
     Ok(match &tls.name {
         Some(name) => config.domain_name(name),
         None => config,
-    })
-}
-
-/// Reads a file of the connection's settings, which may be a pipe.
-pub(crate) fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    let read = File::open(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .and_then(|len| match u64::try_from(len) {
-            Ok(len) if len <= MAX_FILE => Ok(bytes),
-            _ => Err(io::Error::other(
-                "it is larger than 4M; is it the right file?",
-            )),
-        });
-    read.map_err(|source| Error::File {
-        what,
-        path: path.to_owned(),
-        source,
     })
 }
 

@@ -1,13 +1,35 @@
 //! Address of the service, identity of the client, and limits of time.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::connect::read;
 use crate::error::Error;
+
+/// No file of the settings is larger, as for the service.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Reads a file of the connection's settings, which may be a pipe.
+pub(crate) fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+        .and_then(|len| match u64::try_from(len) {
+            Ok(len) if len <= MAX_FILE => Ok(bytes),
+            _ => Err(io::Error::other(
+                "it is larger than 4M; is it the right file?",
+            )),
+        });
+    read.map_err(|source| Error::File {
+        what,
+        path: path.to_owned(),
+        source,
+    })
+}
 
 /// How to reach a service.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
+use crate::closed;
 use crate::create::{Prealloc, SMALLEST_SHARE};
 use crate::error::Error;
 use crate::format::Geometry;
@@ -88,7 +89,7 @@ pub enum GrowError {
 /// # Errors
 /// [`GrowError`].
 pub fn grow(path: &Path, options: &GrowOptions<'_>) -> Result<Grown, GrowError> {
-    finish::change((path, options.machine), "grow", |io, recovered| {
+    closed::change((path, options.machine), "grow", |io, recovered| {
         let geometry = recovered.storage.geometry;
         let device = io.device();
         let sized = device.is_block_device || recovered.layout == Layout::Minfs;

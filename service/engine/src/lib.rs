@@ -92,6 +92,7 @@
 
 pub mod buffer;
 pub mod clock;
+mod closed;
 pub mod crc32c;
 pub mod create;
 mod declaration;

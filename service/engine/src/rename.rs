@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::closed;
 use crate::error::Error;
 use crate::format::label;
 use crate::machine::Machine;
@@ -19,7 +20,7 @@ pub fn rename(path: &Path, name: &str, machine: Option<&Machine>) -> Result<Opti
             why: label::wrong_name(name),
         });
     }
-    finish::change((path, machine), "rename", |io, recovered| {
+    closed::change((path, machine), "rename", |io, recovered| {
         let before = recovered.storage.name.replace(name.to_owned());
         finish::write_headers(io, recovered)?;
         Ok(before)

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body::{Body as _, Frame};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
@@ -309,22 +310,7 @@ impl Router {
             let why = "a form is signed by its policy, not by a header";
             return Err(refused(S3ErrorCode::InvalidArgument, why));
         }
-        let path = percent_decode_str(parts.uri.path()).decode_utf8();
-        let path = path.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
-        let path = path.trim_matches('/');
-        let host = self.endpoint.bucket_of_host(&parts.headers)?;
-        let in_host = host.is_some();
-        let bucket = match host {
-            Some(bucket) if path.is_empty() => bucket,
-            Some(_) => String::new(),
-            None => path.to_owned(),
-        };
-        if bucket.is_empty() || bucket.contains('/') || parts.uri.query().is_some() {
-            return Err(refused(
-                S3ErrorCode::MethodNotAllowed,
-                "a form is posted to a bucket",
-            ));
-        }
+        let (bucket, in_host) = self.bucket_of_form(&parts)?;
         let boundary = boundary(&parts.headers);
         let boundary = boundary.ok_or_else(|| malformed("Content-Type has no boundary"))?;
         let (mut fields, rest) = read(&mut body, &boundary).await?;
@@ -374,6 +360,25 @@ impl Router {
             trailing_headers: None,
         };
         Ok((put, done))
+    }
+
+    /// The bucket that a form is posted to, and whether the host names it.
+    fn bucket_of_form(&self, parts: &Parts) -> S3Result<(String, bool)> {
+        let path = percent_decode_str(parts.uri.path()).decode_utf8();
+        let path = path.map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
+        let path = path.trim_matches('/');
+        let host = self.endpoint.bucket_of_host(&parts.headers)?;
+        let in_host = host.is_some();
+        let bucket = match host {
+            Some(bucket) if path.is_empty() => bucket,
+            Some(_) => String::new(),
+            None => path.to_owned(),
+        };
+        if bucket.is_empty() || bucket.contains('/') || parts.uri.query().is_some() {
+            let why = "a form is posted to a bucket";
+            return Err(refused(S3ErrorCode::MethodNotAllowed, why));
+        }
+        Ok((bucket, in_host))
     }
 
     /// The access key that has signed the policy, which allows the form.

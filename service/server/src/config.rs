@@ -399,7 +399,7 @@ mod tests {
                 ["s3-domain", "without a port"],
             ),
             (
-                "store = [\"a=/x\"]\ns3-domain = \"\"",
+                "store = [\"a=/x\"]\ns3-domain = [\"\"]",
                 ["s3-domain", "DNS name"],
             ),
             (

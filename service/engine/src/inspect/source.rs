@@ -50,7 +50,7 @@ impl ImageSource {
         let is_block_device = file.is_block_device();
         let page = to_usize(unit.max(PAGE));
         let pool = BufferPool::new(memory_alignment.max(page).next_power_of_two());
-        let backend = Box::new(Reads {
+        let backend = Box::new(UnalignedReads {
             file,
             unit: unit.into(),
             pool: Arc::clone(&pool),
@@ -105,14 +105,14 @@ impl ImageSource {
 }
 
 /// Reads at once, whatever the alignment of what is asked for.
-struct Reads {
+struct UnalignedReads {
     file: Claimed,
     unit: u64,
     pool: Arc<BufferPool>,
     ended: Vec<Completion>,
 }
 
-impl Reads {
+impl UnalignedReads {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let len = bytes.len() as u64;
         let start = offset - offset % self.unit;
@@ -148,7 +148,7 @@ impl Reads {
     }
 }
 
-impl IoBackend for Reads {
+impl IoBackend for UnalignedReads {
     fn kind(&self) -> IoBackendKind {
         IoBackendKind::Custom
     }

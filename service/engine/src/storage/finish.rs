@@ -1,41 +1,21 @@
 //! Changes of a store that nobody has open: its size, its name.
 
-use std::path::Path;
-
 use super::io::{BlockingIo, memory_alignment};
 use super::recover::{Recovered, recover};
 use super::{Storage, claim};
 use crate::buffer::BufferPool;
-use crate::device::{self, Device};
+use crate::device::Device;
 use crate::error::Error;
 use crate::format::checkpoint::{Area, CheckpointHeader, HEADER_SPACE};
 use crate::format::{Geometry, minfs};
-use crate::machine::Machine;
 use crate::options::{Layout, StoreOptions};
-use crate::store::Store;
 use crate::units::{ByteLen, to_usize};
 
 /// Bytes of one write of zeros.
 const ZEROS: u64 = 4 << 20;
 
-/// Changes the store at `path`, which nobody uses, under the claim of `machine` if there is one.
-pub(crate) fn change<T, E: From<Error>>(
-    (path, machine): (&Path, Option<&Machine>),
-    what: &'static str,
-    change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, E>,
-) -> Result<T, E> {
-    let one_at_a_time = StoreOptions {
-        queue_depth: 1,
-        machine: machine.cloned(),
-        ..StoreOptions::new(what)
-    };
-    // What a power cut has left is made good, and every claim on the place is checked.
-    Store::open(path, one_at_a_time.clone())?.close()?;
-    let mut device = device::open(path, &one_at_a_time)?;
-    change_on(&mut device, &one_at_a_time, change)
-}
-
-fn change_on<T, E: From<Error>>(
+/// Changes a store whose device nobody else has, under the claim that the options ask for.
+pub(crate) fn change_on<T, E: From<Error>>(
     device: &mut Device,
     options: &StoreOptions,
     change: impl FnOnce(&mut BlockingIo<'_>, &mut Recovered) -> Result<T, E>,
@@ -130,6 +110,7 @@ fn write_inode(io: &mut BlockingIo<'_>, storage: &Storage) -> Result<(), Error> 
 mod tests {
     use super::*;
     use crate::LumpId;
+    use crate::Store;
     use crate::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
     use crate::request::{Durability, Placement, RequestCtx};
     use crate::units::BlockSize;
