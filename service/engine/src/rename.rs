@@ -12,7 +12,7 @@ use crate::storage::finish;
 /// that it had before.
 ///
 /// # Errors
-/// [`Error::WrongImage`] if no store can have that name; those of [`Store::open`].
+/// [`Error::WrongImage`] if no store can have that name; those of [`crate::Store::open`].
 pub fn rename(path: &Path, name: &str, machine: Option<&Machine>) -> Result<Option<String>, Error> {
     if !label::is_name(name) {
         return Err(Error::WrongImage {
