@@ -260,7 +260,7 @@ impl Finding {
         Finding::lacking(topic, Level::Good, found, "", "")
     }
 
-    /// What does not work because of it, and how to get it.
+    /// Things that do not work because of it, and how to get it.
     #[must_use]
     pub fn lacking(
         topic: &str,

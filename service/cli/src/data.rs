@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use lumpscope_client::{Client, Code, LumpId, PutOptions, v1};
+use lumpscope_engine::format::trailer::max_payload;
+use lumpscope_engine::units::BlockSize;
 use lumpscope_server::json::to_json_with;
 use lumpscope_units::human;
 use serde_json::json;
@@ -18,9 +20,6 @@ use transfer::Start;
 
 pub(super) mod stores;
 pub(super) mod transfer;
-
-/// Bytes of the largest lump of any store: 65,535 blocks of the largest size.
-const LARGEST_LUMP: u64 = 65_535 * 65_024;
 
 /// How lumps are put.
 #[derive(Args)]
@@ -181,8 +180,10 @@ async fn largest_lump(client: &Client, store: &str) -> Result<u64> {
             let found = stores.into_iter().find(|known| known.name == store);
             Ok(found.map_or(0, |known| known.max_lump_bytes))
         }
-        // A token may have the right to write, but not to read.
-        Err(error) if error.code() == Some(Code::PermissionDenied) => Ok(LARGEST_LUMP),
+        // A token may have the right to write, but not to read: then that of any store.
+        Err(error) if error.code() == Some(Code::PermissionDenied) => {
+            Ok(max_payload(BlockSize::MAX))
+        }
         Err(error) => Err(error.into()),
     }
 }

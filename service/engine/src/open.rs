@@ -78,7 +78,7 @@ impl Store {
     }
 }
 
-/// What cannot be done if there is no thread.
+/// Action that fails if there is no thread, for a message.
 const START_THREADS: &str = "cannot start the threads of";
 
 /// Recovers a store and builds what runs it; no thread of the owner yet.

@@ -89,7 +89,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// What `find` says of the bytes with one bit flipped, from the last bit on until it finds something.
+/// Result of `find` for the bytes with one bit flipped, from the last bit on until it finds something.
 /// It is told the byte and its flipped bit, too.
 pub(crate) fn with_bit_flipped<T>(
     bytes: &[u8],

@@ -17,13 +17,13 @@ use crate::storage::run;
 use crate::storage::unsettled;
 use crate::units::RingPosition;
 
-/// What a walk through the log has found.
+/// Findings of a walk through the log.
 pub(super) struct Walked {
     /// State by all its records.
     pub(super) lumps: Lumps,
     /// The end mark; `None`: something before it cannot be read.
     pub(super) tail: Option<RingPosition>,
-    /// What stands there; `None`: it cannot be read any more.
+    /// Contents of the place; `None`: it cannot be read any more.
     pub(super) end: Option<FoundEnd>,
     /// Bytes of all records before the tail or the damage.
     pub(super) bytes: u64,
@@ -34,7 +34,7 @@ pub(super) struct Walked {
     pub(super) damaged: Vec<(LumpId, RingPosition)>,
     /// The sum of the log at the tail; `None`: unknown.
     pub(super) sum: Option<u32>,
-    /// What became of the last batch, or of the run.
+    /// Fate of the last batch, or of the run.
     pub(super) unsettled: Option<UnsettledTail>,
 }
 

@@ -319,7 +319,7 @@ fn opening_a_store_on_a_disk_that_hangs_ends_and_the_disk_can_be_had_when_it_ans
     assert_eq!(get(&disk.open().unwrap(), 1).as_deref(), Some(&b"one"[..]));
 }
 
-/// What is put into a file that nobody can open again is lost when it is closed.
+/// Lumps in a file that nobody can open again are lost when it is closed.
 #[test]
 fn a_file_that_is_removed_or_replaced_takes_no_more_changes() {
     for backend in [IoBackendChoice::Uring, IoBackendChoice::Threads] {

@@ -78,7 +78,7 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Whatever is there already is not ours, and never removed.
+    /// A file that is there already is not ours, and never removed.
     pub(crate) fn at(path: &Path) -> anyhow::Result<NewFile> {
         if path.symlink_metadata().is_ok() {
             bail!(

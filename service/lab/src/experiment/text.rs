@@ -127,7 +127,7 @@ pub(crate) fn figures(figures: &Figures) -> Vec<String> {
     table.lines()
 }
 
-/// What is not as it should be, and hypotheses.
+/// Figures that are not as they should be, and hypotheses.
 fn findings(findings: &Findings) -> Vec<String> {
     let groups = [
         ("DOES NOT AGREE", &findings.differs),

@@ -1,4 +1,4 @@
-//! Whoever holds a store while a load is put on it: our engine or service, a server that others wrote, or a
+//! Holders of a store while a load is put on it: our engine or service, a server that others wrote, or a
 //! folder of files. All are started alike, asked alike through a [`Target`], and ended alike.
 
 use std::collections::BTreeSet;

@@ -62,7 +62,7 @@ pub enum Mode {
 }
 
 impl NamedStore {
-    /// What its engine says, as requests are told of it.
+    /// An error of its engine, as requests are told of it.
     #[must_use]
     pub fn refusal(&self, error: engine::Error) -> Refusal {
         Refusal::Engine {

@@ -67,7 +67,7 @@ const TABLE: &[(&str, &Metric)] = &[
     ("checkpoint_lag_bytes", &names::CHECKPOINT_LAG_BYTES),
 ];
 
-/// What the service itself knows of a store.
+/// Numbers that the service itself has of a store.
 const SERVICE: [&Metric; 4] = [
     &names::STORE_FAILED,
     &names::STORE_VOLATILE,

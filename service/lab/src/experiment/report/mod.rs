@@ -42,7 +42,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// What was measured and is not as it should be, and hypotheses, apart so that none is taken for the
+/// Measured figures that are not as they should be, and hypotheses, apart so that none is taken for the
 /// other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {

@@ -235,7 +235,7 @@ pub trait StoreClient: Send {
 }
 
 impl Target {
-    /// The same, whose acknowledged changes survive this, where that is told with each.
+    /// This kind, whose acknowledged changes survive this, where that is told with each.
     pub(crate) fn with_durability(&self, wanted: Durability) -> Target {
         let mut target = self.clone();
         match &mut target {

@@ -14,7 +14,7 @@ use crate::disks::{BorrowedDevice, free_bytes, unnamed};
 use crate::failure::{cannot, no_room};
 use crate::process::Interrupt;
 
-/// What is behind the target.
+/// Device, file or service behind the target.
 #[derive(Debug)]
 enum Backing {
     /// A file, and beside it a sparse one for empty stores.
