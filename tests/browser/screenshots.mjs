@@ -114,8 +114,24 @@ async function from(page, section, height) {
   return { clip: { x: 0, y: 0, width, height } };
 }
 
-/** @param {Browser} browser @param {string} url */
-async function pictures(browser, url) {
+/**
+ * Reads the raw disk with dd beside the load until a row of the slowest requests names it.
+ * @param {Page} page
+ * @param {string} grpc
+ */
+async function disturbed(page, grpc) {
+  const stores = execFileSync(binary, ['stores', '--server', `http://${grpc}`, '--json'], { encoding: 'utf8' });
+  const disk = stores.trim().split('\n').map((line) => JSON.parse(line)).find(({ name }) => name === 'raw').path;
+  const row = page.locator('#slowest-table tr[data-request][title*="the disk served dd["] a').first();
+  await until('a request that waited for dd', async () => {
+    execFileSync('dd', [`if=${disk}`, 'of=/dev/null', 'bs=16M', 'count=32', 'iflag=direct', 'status=none']);
+    return (await row.count()) > 0;
+  });
+  return row;
+}
+
+/** @param {Browser} browser @param {string} url @param {string} grpc */
+async function pictures(browser, url, grpc) {
   const light = await full(browser, url, { width: 1280, height: 1250 });
   await take(light, 'page-light');
   const dark = await full(browser, url, { width: 1280, height: 1250, dark: true });
@@ -124,7 +140,7 @@ async function pictures(browser, url) {
   await take(narrow, 'page-390');
 
   await light.locator('#slowest').scrollIntoViewIfNeeded();
-  const row = light.locator('#slowest-table tr[data-request] a').first();
+  const row = await disturbed(light, grpc);
   await row.click();
   await light.locator('#request[open] .sentence').waitFor();
   const dialog = await light.locator('#request').boundingBox();
@@ -156,7 +172,7 @@ const browser = await launch();
 try {
   const { grpc, metrics } = await lab();
   start(['load', '--server', `http://${grpc}`, '--rate', RATE]).stdout?.resume();
-  await pictures(browser, `http://${metrics}/`);
+  await pictures(browser, `http://${metrics}/`, grpc);
   await dashboards(browser);
 } finally {
   await browser.close();
