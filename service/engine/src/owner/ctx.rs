@@ -15,9 +15,11 @@ use super::command::{Stage, TimedReply};
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
+use crate::buffer::AlignedBuf;
 use crate::clock::{duration_ns, monotonic_ns};
-use crate::error::Error;
+use crate::error::{Error, claim_lost};
 use crate::finding::{Finding, FindingKind};
+use crate::format::claim;
 use crate::format::journal_header::ScrubMark;
 use crate::format::seal::LogSum;
 use crate::format::verify::Subject;
@@ -398,7 +400,8 @@ impl Ctx {
     }
 
     /// Writes both header blocks, which must not be busy, with this head and a sum of the log there or
-    /// behind it.
+    /// behind it. The claim is looked at first: an image that somebody else has opened or overwritten
+    /// has other headers.
     pub(super) fn write_header(&mut self, tag: Tag, head: (RingPosition, LogSum)) {
         self.header.busy = true;
         let end = self.durable_end();
@@ -408,7 +411,27 @@ impl Ctx {
         self.header.copied_ns = monotonic_ns();
         self.header.lacks_places = false;
         let offset = self.storage.geometry.base().0;
+        if self.storage.claim.is_none() {
+            return self.io.write((tag, false), offset, blocks, Vec::new());
+        }
+        let look = Tag::Claim(Box::new((tag, blocks)));
+        let len = u64::from(self.io.device.alignment);
+        self.io.read(look, offset, len, Vec::new());
+    }
+
+    /// The claim was read: writes these header blocks if it is this store's still, or cannot be read.
+    pub(super) fn claim_read(
+        &mut self,
+        (tag, blocks): (Tag, AlignedBuf),
+        sector: Option<&AlignedBuf>,
+    ) -> Result<(), Error> {
+        let found = sector.map(|sector| claim::decode(sector));
+        if let Some(found) = found.filter(|found| *found != self.storage.claim) {
+            return Err(claim_lost(&self.io.device.path, found));
+        }
+        let offset = self.storage.geometry.base().0;
         self.io.write((tag, false), offset, blocks, Vec::new());
+        Ok(())
     }
 
     /// The journal has an end that was just written.

@@ -9,7 +9,7 @@ use lumpscope_engine::format::claim::{self, Claim};
 use lumpscope_engine::grow::{GrowError, GrowOptions, grow};
 use lumpscope_engine::guard::FormatError;
 use lumpscope_engine::units::BlockSize;
-use lumpscope_engine::{Error, Machine, Placement, Store, StoreOptions, rename};
+use lumpscope_engine::{Error, Machine, Placement, Store, StoreOptions, StoreState, rename};
 
 /// An image without anything in the padding of its header, as CannyLS and older versions make it.
 fn disk() -> SimDisk {
@@ -208,6 +208,35 @@ fn a_machine_that_was_taken_over_leaves_the_new_claim_at_close() {
     write_claim(&disk, Some(&taken));
     store.close().unwrap();
     assert_eq!(claim_on(&disk), Some(taken));
+}
+
+#[test]
+fn an_image_that_somebody_else_has_opened_or_overwritten_takes_no_more_changes() {
+    let here = machine("here", 1, 11);
+    let theirs = Claim {
+        machine: 2,
+        boot: 22,
+        nonce: 5,
+        since: 1_800_000_000,
+        host: "there".to_owned(),
+    };
+    for (found, by) in [(Some(&theirs), "opened by there"), (None, "overwritten")] {
+        let disk = disk();
+        let store = open(&disk, &here).unwrap();
+        support::put(&store, 1, b"a lump");
+        write_claim(&disk, found);
+        let headers = disk.bytes(0..1024);
+        // The ring is small: its head moves soon.
+        let refused = (0..1000)
+            .find_map(|_| support::try_put(&store, 1, b"newer", Placement::Data).err())
+            .expect("refused");
+        assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+        let health = store.health();
+        assert_eq!(health.state, StoreState::ReadOnly);
+        assert!(health.reason.contains(by), "{}", health.reason);
+        store.close().unwrap_err();
+        assert_eq!(disk.bytes(0..1024), headers, "nothing of theirs was changed");
+    }
 }
 
 #[test]

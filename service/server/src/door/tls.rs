@@ -14,7 +14,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::config::TlsFiles;
 use crate::error::ServerError;
-use crate::files::{bad, read, read_secret};
+use crate::files::{TOO_OPEN, bad, read, read_secret};
 
 /// TLS configuration for each protocol, and the files that it is made from.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Tls {
 
 impl Identity {
     fn load(files: &TlsFiles) -> Result<Self, ServerError> {
-        let chain = certificates(&files.cert)?;
+        let chain = certificates(&files.cert, None)?;
         let not_after = not_after(&chain[0])
             .map_err(|why| bad(&files.cert, format!("its first certificate {why}")))?;
         let key = key(&files.key)?;
@@ -171,13 +171,21 @@ fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
-    all_in(path, "certificate (BEGIN CERTIFICATE)")
+fn certificates(
+    path: &Path,
+    too_open: Option<u32>,
+) -> Result<Vec<CertificateDer<'static>>, ServerError> {
+    all_in(path, "certificate (BEGIN CERTIFICATE)", too_open)
 }
 
-/// Everything of one kind in a PEM file, at least one.
-fn all_in<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, ServerError> {
-    let text = read(path, None)?;
+/// Everything of one kind in a PEM file, at least one. `too_open`: permissions that the file must not
+/// have.
+fn all_in<T: PemObject>(
+    path: &Path,
+    kind: &str,
+    too_open: Option<u32>,
+) -> Result<Vec<T>, ServerError> {
+    let text = read(path, too_open)?;
     let found: Result<Vec<T>, _> = T::pem_slice_iter(&text).collect();
     let found = found.map_err(|error| bad(path, format!("it is no PEM: {error}")))?;
     if found.is_empty() {
@@ -195,7 +203,8 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
 
 fn authorities(path: &Path) -> Result<Arc<RootCertStore>, ServerError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    // Whoever writes it lets others in.
+    for certificate in certificates(path, Some(TOO_OPEN))? {
         roots.add(certificate).map_err(|error| bad(path, error))?;
     }
     Ok(Arc::new(roots))
@@ -203,7 +212,7 @@ fn authorities(path: &Path) -> Result<Arc<RootCertStore>, ServerError> {
 
 fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServerError> {
     let found: Vec<CertificateRevocationListDer<'_>> =
-        all_in(path, "revocation list (BEGIN X509 CRL)")?;
+        all_in(path, "revocation list (BEGIN X509 CRL)", Some(TOO_OPEN))?;
     for list in &found {
         webpki::BorrowedCertRevocationList::from_der(list)
             .map_err(|error| bad(path, format!("a list in it cannot be read: {error}")))?;
