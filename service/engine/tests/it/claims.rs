@@ -222,8 +222,11 @@ fn an_image_that_somebody_else_has_opened_or_overwritten_takes_no_more_changes()
     };
     for (found, by) in [(Some(&theirs), "opened by there"), (None, "overwritten")] {
         let disk = disk();
+        // The headers have their copies from then on.
         let store = open(&disk, &here).unwrap();
         support::put(&store, 1, b"a lump");
+        store.close().unwrap();
+        let store = open(&disk, &here).unwrap();
         write_claim(&disk, found);
         let headers = disk.bytes(0..1024);
         // The ring is small: its head moves soon.
