@@ -54,8 +54,8 @@ impl Tls {
         before: Option<&Self>,
         wrong: &mut Vec<ServerError>,
     ) -> Option<Self> {
-        let identity = Identity::load(files);
-        let identity = read_or_before(identity, before.map(|tls| tls.identity.clone()), wrong);
+        let identity = Identity::load(files, wrong);
+        let identity = identity.or_else(|| before.map(|tls| tls.identity.clone()));
         let found = files.client_ca.as_deref().map(authorities).transpose();
         let found = read_or_before(found, before.map(|tls| tls.authorities.clone()), wrong);
         let lists = files.client_crl.as_deref().map_or(Ok(Vec::new()), revoked);
@@ -122,11 +122,19 @@ impl Tls {
 }
 
 impl Identity {
-    fn load(files: &TlsFiles) -> Result<Self, ServerError> {
-        let chain = certificates(&files.cert, None)?;
+    fn load(files: &TlsFiles, wrong: &mut Vec<ServerError>) -> Option<Self> {
+        let chain = read_or_before(certificates(&files.cert, None), None, wrong);
+        let key = read_or_before(key(&files.key), None, wrong);
+        read_or_before(Self::of(files, chain?, key?), None, wrong)
+    }
+
+    fn of(
+        files: &TlsFiles,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, ServerError> {
         let not_after = not_after(&chain[0])
             .map_err(|why| bad(&files.cert, format!("its first certificate {why}")))?;
-        let key = key(&files.key)?;
         let shown = CertifiedKey::from_der(chain, key, &ring::default_provider());
         let shown = shown.map_err(|error| {
             let why = format!("{error}; is it the key of {}?", files.cert.display());
