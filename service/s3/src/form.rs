@@ -619,7 +619,9 @@ mod tests {
             let read = read(&mut body, "b").await;
             assert!(begun.elapsed() < Duration::from_secs(5));
             match read {
-                Ok((fields, rest)) => assert!(good && fields.fields.len() == 560 && rest.starts_with(b"x")),
+                Ok((fields, rest)) => {
+                    assert!(good && fields.fields.len() == 560 && rest.starts_with(b"x"))
+                }
                 Err(error) => assert!(!good && *error.code() == S3ErrorCode::MalformedPOSTRequest),
             }
         }

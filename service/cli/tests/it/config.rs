@@ -342,7 +342,9 @@ fn every_file_about_logins_and_tls_is_looked_at() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     for (_, file) in missing {
-        let lines = text.lines().filter(|line| line.contains(&format!("{file}:")));
+        let lines = text
+            .lines()
+            .filter(|line| line.contains(&format!("{file}:")));
         assert_eq!(lines.count(), 1, "{file} in {text}");
     }
 }

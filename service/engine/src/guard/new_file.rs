@@ -102,7 +102,10 @@ mod tests {
         let mut disks = names.iter().map(|name| Path::new(DEVICES).join(name));
         if let Some(disk) = disks.find(|disk| disk.exists()) {
             let refused = check_output(&disk).unwrap_err();
-            assert!(matches!(refused, FormatError::BlockDevice { .. }), "{refused}");
+            assert!(
+                matches!(refused, FormatError::BlockDevice { .. }),
+                "{refused}"
+            );
         }
         let folder = tempfile::tempdir().unwrap();
         check_output(&folder.path().join("new")).unwrap();

@@ -448,9 +448,9 @@ impl Owner {
                 }
             }
             Tag::CopiesFlush => done = result,
-            Tag::Claim(write) => {
+            Tag::Claim(write, copied) => {
                 let sector = buf.filter(|_| result.is_ok());
-                done = ctx.claim_read(*write, sector.as_ref());
+                done = ctx.claim_read(*write, copied, sector.as_ref());
             }
             Tag::Collect(start) => self.gc.chunk_read(start, buf, result),
             Tag::ScrubJournal(position) => {

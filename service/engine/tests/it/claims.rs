@@ -238,8 +238,35 @@ fn an_image_that_somebody_else_has_opened_or_overwritten_takes_no_more_changes()
         assert_eq!(health.state, StoreState::ReadOnly);
         assert!(health.reason.contains(by), "{}", health.reason);
         store.close().unwrap_err();
-        assert_eq!(disk.bytes(0..1024), headers, "nothing of theirs was changed");
+        assert_eq!(
+            disk.bytes(0..1024),
+            headers,
+            "nothing of theirs was changed"
+        );
     }
+}
+
+#[test]
+fn an_image_that_an_older_copy_of_it_has_overwritten_takes_no_more_changes() {
+    let disk = disk();
+    let store = open(&disk, &machine("here", 1, 11)).unwrap();
+    support::put(&store, 1, b"a lump");
+    let newer = || support::try_put(&store, 1, b"newer", Placement::Data);
+    let headers = || disk.bytes(0..512);
+    let copy = headers();
+    while headers() == copy {
+        newer().unwrap();
+    }
+    store.sync().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    for (at, (now, before)) in (0..).zip(headers().into_iter().zip(copy)) {
+        disk.rot(at, now ^ before);
+    }
+    let refused = (0..1000).find_map(|_| newer().err()).expect("refused");
+    assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+    let reason = store.health().reason;
+    assert!(reason.contains("overwritten"), "{reason}");
+    store.close().unwrap_err();
 }
 
 #[test]
