@@ -248,9 +248,11 @@ fn an_image_that_somebody_else_has_opened_or_overwritten_takes_no_more_changes()
 
 #[test]
 fn an_image_that_an_older_copy_of_it_has_overwritten_takes_no_more_changes() {
-    let disk = disk();
-    let store = open(&disk, &machine("here", 1, 11)).unwrap();
+    let (disk, here) = (disk(), machine("here", 1, 11));
+    let store = open(&disk, &here).unwrap();
     support::put(&store, 1, b"a lump");
+    store.close().unwrap();
+    let store = open(&disk, &here).unwrap();
     let newer = || support::try_put(&store, 1, b"newer", Placement::Data);
     let headers = || disk.bytes(0..512);
     let copy = headers();
