@@ -107,13 +107,11 @@ fn memory_is_known_through_a_file_system_with_a_number_of_its_own() {
     let inner = Image::new_in(&tmpfs.at, 128 * MIB);
     let device = inner.attach(&[]);
     run("mkfs.btrfs", &[Path::new("-q"), device.path()]);
-    let words = [device.path(), &inner.mount_point()];
-    if let Err(error) = try_run("mount", &words) {
+    let at = inner.mount_point();
+    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
         return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
     }
-    let btrfs = Mount {
-        at: inner.mount_point(),
-    };
+    let btrfs = Mount { at };
     assert_volatile(&btrfs.at.join("store.lusf"), VolatileMedium::Tmpfs);
 }
 
