@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::declaration::IoOp;
 use crate::format::Portion;
+use crate::format::claim::Claim;
 use crate::format::verify::{Damage, Misfit};
 use crate::lump::LumpId;
 use crate::machine::utc;
@@ -473,6 +474,21 @@ pub(crate) fn claimed(path: &Path, host: &str, since: u64) -> String {
         path.display(),
         claimant(host, since)
     )
+}
+
+/// An open store whose image has another claim now.
+pub(crate) fn claim_lost(path: &Path, found: Option<Claim>) -> Error {
+    let by = match found {
+        Some(other) => format!("opened by {}", claimant(&other.host, other.since)),
+        None => "overwritten, or opened and closed by another machine".to_owned(),
+    };
+    Error::WrongImage {
+        path: path.to_owned(),
+        why: format!(
+            "it was {by} while it was served here: changes of the last seconds may be lost, and none \
+             is accepted; stop this service or the other one"
+        ),
+    }
 }
 
 /// Name of the machine that made a claim, and the time of the claim, as far as the claim has them.

@@ -9,11 +9,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
-use crate::sysfs::DeviceNumber;
+use crate::sysfs::{DeviceNumber, unescape};
 
 /// Devices that lie on each other, at most.
 const MAX_DEPTH: usize = 8;
@@ -63,8 +63,12 @@ impl VolatileMedium {
             TMPFS => Some(Self::Tmpfs),
             RAMFS => Some(Self::Ramfs),
             OVERLAY => Some(Self::Overlay),
-            // The device of the file system, where it has a single one.
-            _ => Self::of_device(&DeviceNumber::of(metadata.dev()).sysfs(), depth),
+            _ => {
+                let device = DeviceNumber::of(metadata.dev()).sysfs();
+                // One with a number of its own (btrfs) has been mounted from a device.
+                let device = device.exists().then_some(device);
+                Self::of_device(&device.or_else(|| mounted_from(file))?, depth)
+            }
         }
     }
 
@@ -119,6 +123,20 @@ impl fmt::Display for VolatileMedium {
             Self::RamDisk => "in memory (ramdisk): a reboot loses it",
         })
     }
+}
+
+/// The folder in `/sys` of the device that the file system of a file was mounted from.
+fn mounted_from(file: &File) -> Option<PathBuf> {
+    let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let id = statx.stx_mnt_id.to_string();
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mut lines = mounts.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes()))?;
+    let mut fields = line.split(|byte| *byte == b' ');
+    fields.find(|field| *field == b"-")?;
+    let source = fs::metadata(unescape(fields.nth(1)?)).ok()?;
+    let is_device = source.file_type().is_block_device();
+    is_device.then(|| DeviceNumber::of(source.rdev()).sysfs())
 }
 
 /// A descriptor of what the name means now, without access to it.

@@ -1,7 +1,9 @@
 //! Numbers of block devices, and what the kernel tells by them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// A block device, by its number.
@@ -66,4 +68,37 @@ pub(crate) fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     };
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     names.collect()
+}
+
+/// Undoes the kernel's escapes: a backslash and three octal digits.
+pub(crate) fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let code = after
+            .first_chunk::<3>()
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| {
+                let text = std::str::from_utf8(digits).ok()?;
+                u8::from_str_radix(text, 8).ok()
+            });
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() {
+            after.get(3..).unwrap_or_default()
+        } else {
+            after
+        };
+    }
+    PathBuf::from(OsStr::from_bytes(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(unescape(b"a\\040b\\134c\\"), PathBuf::from("a b\\c\\"));
+        assert_eq!(unescape(b"\\999"), PathBuf::from("\\999"));
+    }
 }

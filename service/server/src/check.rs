@@ -8,7 +8,7 @@ use std::path::Path;
 use lumpscope_engine::layout::detect_path;
 
 use crate::config::{ServeArgs, ServeConfig};
-use crate::door::Door;
+use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::{privileges, stores};
 
@@ -71,16 +71,11 @@ fn problems(config: &ServeConfig) -> Vec<String> {
         config.probe_object.as_deref().map_or(Ok(()), probe_object),
         config.unix_socket.as_deref().map_or(Ok(()), socket_folder),
     ];
-    let wrong = others.into_iter().chain(door(config));
-    found.extend(wrong.filter_map(|result| Some(result.err()?.to_string())));
+    let wrong = others.into_iter().filter_map(Result::err);
+    let wrong = wrong.chain(Reloader::problems(config));
+    found.extend(wrong.map(|error| error.to_string()));
     // One line each, whatever the system's words are.
     found.iter().map(|line| line.replace('\n', " ")).collect()
-}
-
-/// Certificates and key, then the tokens, then the keys of S3: each kind is told of, though the door
-/// reads them at once.
-fn door(config: &ServeConfig) -> [Result<(), ServerError>; 3] {
-    kinds(config).map(|kind| certificate_not_after(&kind).map(|_| ()))
 }
 
 /// The configuration with TLS alone, with tokens alone, and with the keys of S3 alone.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use lumpscope_client::{Body, BoxRead, v1};
-use lumpscope_engine::guard::check_new_file;
+use lumpscope_engine::guard::{check_new_file, check_output};
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWrite;
 use tokio_util::io::InspectReader;
@@ -115,7 +115,7 @@ pub(crate) struct GetTarget {
 }
 
 enum To {
-    /// Standard output, or a pipe or device that has a name.
+    /// Standard output, or a pipe or terminal that has a name.
     Stream(Box<dyn Write + Send>),
     /// A file that will take the name at the end.
     File(NamedTempFile),
@@ -135,6 +135,7 @@ impl GetTarget {
             None => match &self.path {
                 None => To::Stream(Box::new(output::stdout())),
                 Some(path) if path.exists() && !path.is_file() => {
+                    check_output(path).map_err(io::Error::other)?;
                     To::Stream(Box::new(File::options().write(true).open(path)?))
                 }
                 Some(path) => {

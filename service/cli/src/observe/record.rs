@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use lumpscope_engine::guard::check_new_file;
+use lumpscope_engine::guard::check_output;
 use lumpscope_units::human;
 use serde_json::json;
 use tokio::time::Instant;
@@ -102,9 +102,7 @@ pub(crate) async fn run(connection: ConnectionArgs, args: RecordArgs) -> Result<
 
 /// Makes the file. Says whose it is before anything is in it.
 fn create(path: &Path, force: bool) -> Result<File> {
-    if !path.exists() {
-        check_new_file(path)?;
-    }
+    check_output(path)?;
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     match force {

@@ -209,9 +209,22 @@ async fn a_store_that_another_machine_has_claimed_is_served_when_it_is_taken_ove
         line.is_some_and(|line| line.contains("WARN") && line.contains(from)),
         "{log}"
     );
+    let mut admin = AdminClient::new(channel(&service.grpc).await);
+    let request = v1::RemoveStoreRequest {
+        store: "a".into(),
+        drain_timeout_ms: 0,
+    };
+    admin.remove_store(request).await.unwrap();
+    assert_eq!(claimed(), None);
+    // Whoever has claimed it since is no machine that is gone for good.
+    let mut image = std::fs::read(&path).unwrap();
+    claim::put_into(&mut image, Some(&there));
+    std::fs::write(&path, &image).unwrap();
+    let refused = admin.add_store(adding("a", &path)).await.unwrap_err();
+    assert!(refused.message().contains(words), "{refused:?}");
     service.signal(Signal::TERM);
     assert!(service.ended(EVENTUALLY).success());
-    assert_eq!(claimed(), None);
+    assert_eq!(claimed(), Some(there));
 }
 
 /// The kernel refuses writes beyond a file-size limit: a disk that fails, without privileges.

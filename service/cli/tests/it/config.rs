@@ -324,6 +324,32 @@ fn every_problem_is_told_in_a_line_of_its_own() {
 }
 
 #[test]
+fn every_file_about_logins_and_tls_is_looked_at() {
+    let dir = folder();
+    let path = store_file(dir.path(), "a", 16 << 20, 4096, 0.05);
+    let spec = format!("a={}", path.display());
+    let missing = [
+        ("--tls-cert", "/nowhere/cert"),
+        ("--tls-key", "/nowhere/key"),
+        ("--tls-client-ca", "/nowhere/ca"),
+        ("--tls-client-crl", "/nowhere/crl"),
+        ("--tokens", "/nowhere/tokens"),
+        ("--s3-credentials", "/nowhere/s3"),
+    ];
+    let flags = missing.iter().flat_map(|(flag, file)| [*flag, *file]);
+    let more = ["--store", &spec, "--s3-listen", "127.0.0.1:0"].into_iter();
+    let output = check(&more.chain(flags).collect::<Vec<_>>());
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for (_, file) in missing {
+        let lines = text
+            .lines()
+            .filter(|line| line.contains(&format!("{file}:")));
+        assert_eq!(lines.count(), 1, "{file} in {text}");
+    }
+}
+
+#[test]
 fn a_variable_that_is_wrong_is_named_and_ends_the_check_with_two() {
     use std::os::unix::ffi::OsStringExt as _;
     let dir = folder();

@@ -182,7 +182,11 @@ pub(crate) fn is_stray(file: &Claimed, path: &Path) -> bool {
     match std::fs::metadata(path) {
         // A path like /proc/PID/fd/3 leads to a file without any other name.
         Ok(named) => (named.dev(), named.ino()) != (ours.dev(), ours.ino()),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        // Not one of a folder that may not be searched, or of a server that does not answer.
+        Err(error) => matches!(
+            error.raw_os_error(),
+            Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
+        ),
     }
 }
 

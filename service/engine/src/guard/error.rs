@@ -46,6 +46,12 @@ pub enum FormatError {
         /// Name, as it was given.
         path: PathBuf,
     },
+    /// A device, where a file is to be written that is no store.
+    #[error("{path} is a block device, and what is on it would be overwritten: name a file")]
+    BlockDevice {
+        /// Name, as it was given.
+        path: PathBuf,
+    },
     /// The medium loses what is on it.
     #[error("{path} is {medium}; --volatile makes a store there nevertheless")]
     Volatile {

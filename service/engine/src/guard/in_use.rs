@@ -3,17 +3,15 @@
 //! An exclusive open catches every user the kernel knows of, but cannot name it. These look-ups
 //! name the common ones, and catch what does not claim its device (a loop device's backing).
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::aliases;
 use super::error::FormatError;
 use crate::error::User;
-use crate::sysfs::{DeviceNumber, names_in};
+use crate::sysfs::{DeviceNumber, names_in, unescape};
 
 /// A block device with its partitions.
 #[derive(Debug)]
@@ -168,28 +166,6 @@ fn is_swap(is_this: impl Fn(&fs::Metadata) -> bool) -> io::Result<bool> {
     }))
 }
 
-/// Undoes the kernel's escapes: a backslash and three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, after)) = rest.split_first() {
-        let code = after
-            .first_chunk::<3>()
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| {
-                let text = std::str::from_utf8(digits).ok()?;
-                u8::from_str_radix(text, 8).ok()
-            });
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() {
-            after.get(3..).unwrap_or_default()
-        } else {
-            after
-        };
-    }
-    PathBuf::from(OsStr::from_bytes(&bytes))
-}
-
 fn io_error(path: &Path, what: &'static str, source: io::Error) -> FormatError {
     FormatError::io(path, what, None, source)
 }
@@ -235,11 +211,5 @@ mod tests {
         ] {
             assert_eq!(disk().find_mount(line.as_bytes()), None, "{line:?}");
         }
-    }
-
-    #[test]
-    fn escapes_are_undone() {
-        assert_eq!(unescape(b"a\\040b\\134c\\"), PathBuf::from("a b\\c\\"));
-        assert_eq!(unescape(b"\\999"), PathBuf::from("\\999"));
     }
 }

@@ -1,8 +1,8 @@
-//! Names of files that are about to be made.
+//! Names of files that are about to be made or written.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::error::FormatError;
@@ -28,6 +28,20 @@ pub fn check_new_file(path: &Path) -> Result<(), FormatError> {
         // Creating it says so.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FormatError::io(path, "looking at its folder", None, error)),
+    }
+}
+
+/// Refuses a place for output that is a disk, or a new name where the system has its devices.
+///
+/// # Errors
+/// [`FormatError::BlockDevice`]; those of [`check_new_file`].
+pub fn check_output(path: &Path) -> Result<(), FormatError> {
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_block_device() => Err(FormatError::BlockDevice {
+            path: path.to_owned(),
+        }),
+        Ok(_) => Ok(()),
+        Err(_) => check_new_file(path),
     }
 }
 
@@ -82,7 +96,19 @@ mod tests {
                 "{refused}"
             );
         }
+        check_output(Path::new("/dev/sdx9")).unwrap_err();
+        check_output(Path::new("/dev/null")).unwrap();
+        let names = crate::sysfs::names_in(Path::new("/sys/class/block")).unwrap();
+        let mut disks = names.iter().map(|name| Path::new(DEVICES).join(name));
+        if let Some(disk) = disks.find(|disk| disk.exists()) {
+            let refused = check_output(&disk).unwrap_err();
+            assert!(
+                matches!(refused, FormatError::BlockDevice { .. }),
+                "{refused}"
+            );
+        }
         let folder = tempfile::tempdir().unwrap();
+        check_output(&folder.path().join("new")).unwrap();
         check_new_file(&folder.path().join("new")).unwrap();
         check_new_file(&folder.path().join("none/new")).unwrap();
     }

@@ -43,14 +43,22 @@ pub(super) fn take(target: &File, device: DeviceNumber, held: &mut Vec<File>) ->
     Ok(())
 }
 
-/// True: both paths lead to one disk, by what it says of itself.
+/// True: both paths lead to one disk, or to one partition of it, by what it says of itself.
 pub(super) fn is_same_disk(first: &Path, second: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    let identity = |path: &Path| {
+    let place = |path: &Path| {
         let number = DeviceNumber::of(fs::metadata(path).ok()?.rdev());
-        identity_in(&fs::canonicalize(number.whole().sysfs()).ok()?)
+        place_of(&fs::canonicalize(number.sysfs()).ok()?)
     };
-    identity(first).is_some_and(|first| identity(second) == Some(first))
+    place(first).is_some_and(|first| place(second) == Some(first))
+}
+
+/// What the disk of a device says of itself, and where on it a partition lies.
+fn place_of(sysfs: &Path) -> Option<([String; 2], Option<[String; 2]>)> {
+    match sysfs.join("partition").exists() {
+        true => Some((identity_in(sysfs.parent()?)?, Some(place_in(sysfs)?))),
+        false => Some((identity_in(sysfs)?, None)),
+    }
 }
 
 /// Names of the devices with the same bytes as `device`, on disks with the same identity.
@@ -193,5 +201,8 @@ mod tests {
         ]);
         assert_eq!(like(&folder, "sda", Some(["48", "40"])), ["sdb2"]);
         assert_eq!(like(&folder, "sda", Some(["48", "8"])), [""; 0]);
+        let place = |name| place_of(&folder.path().join(name)).unwrap();
+        assert_eq!(place("sda"), place("sdb"));
+        assert_ne!(place("sdb/sdb1"), place("sdb/sdb2"), "a copy of the image");
     }
 }

@@ -15,9 +15,12 @@ use super::command::{Stage, TimedReply};
 use super::finisher::Finisher;
 use super::inbox::Gate;
 use super::io_table::{IoTable, Tag};
+use crate::buffer::AlignedBuf;
 use crate::clock::{duration_ns, monotonic_ns};
-use crate::error::Error;
+use crate::error::{Error, claim_lost};
 use crate::finding::{Finding, FindingKind};
+use crate::format::claim;
+use crate::format::copies::{CheckedCopy, FoundCopy};
 use crate::format::journal_header::ScrubMark;
 use crate::format::seal::LogSum;
 use crate::format::verify::Subject;
@@ -398,17 +401,47 @@ impl Ctx {
     }
 
     /// Writes both header blocks, which must not be busy, with this head and a sum of the log there or
-    /// behind it.
+    /// behind it. The claim is looked at first: an image that somebody else has opened or overwritten
+    /// has other headers.
     pub(super) fn write_header(&mut self, tag: Tag, head: (RingPosition, LogSum)) {
         self.header.busy = true;
         let end = self.durable_end();
         let bytes = self.storage.header_blocks(head, self.header.mark, end);
         let blocks = self.io.pool.copy_of(&bytes);
-        self.header.copied = Some(end.log_end);
+        let before = self.header.copied.replace(end.log_end);
         self.header.copied_ns = monotonic_ns();
         self.header.lacks_places = false;
         let offset = self.storage.geometry.base().0;
+        if self.storage.claim.is_none() {
+            return self.io.write((tag, false), offset, blocks, Vec::new());
+        }
+        let look = Tag::Claim(Box::new((tag, blocks)), before);
+        let len = u64::from(self.io.device.alignment);
+        self.io.read(look, offset, len, Vec::new());
+    }
+
+    /// The header block was read: writes these blocks if it is this store's still, or cannot be read.
+    /// `copied`: log offset of the journal's end in its checked copy.
+    pub(super) fn claim_read(
+        &mut self,
+        (tag, blocks): (Tag, AlignedBuf),
+        copied: Option<u64>,
+        sector: Option<&AlignedBuf>,
+    ) -> Result<(), Error> {
+        if let Some(sector) = sector {
+            let found = claim::decode(sector);
+            // An older one is there when the image was overwritten by a copy.
+            let copy = FoundCopy::of_block(sector).intact();
+            let is_older = |(copied, copy): (u64, CheckedCopy)| copied != copy.seal.log_end;
+            let is_older = copied.zip(copy).is_some_and(is_older);
+            if found != self.storage.claim || is_older {
+                let other = found.filter(|_| !is_older);
+                return Err(claim_lost(&self.io.device.path, other));
+            }
+        }
+        let offset = self.storage.geometry.base().0;
         self.io.write((tag, false), offset, blocks, Vec::new());
+        Ok(())
     }
 
     /// The journal has an end that was just written.

@@ -57,6 +57,8 @@ pub(crate) enum Tag {
     Header(RingPosition),
     /// The journal's header with the same head and a new scrub mark.
     ScrubMark,
+    /// The header block with its claim, before this write of the headers; where the copy in it ends.
+    Claim(Box<(Tag, AlignedBuf)>, Option<u64>),
     /// A chunk of the ring, for who wants the embedded lumps.
     Embedded(Box<EmbeddedRead>),
     /// A chunk of the ring, for the collection.
@@ -129,7 +131,9 @@ impl Tag {
             Self::Ring(..) | Self::Collect(_) | Self::Embedded(_) => IoPurpose::Journal,
             Self::Flush | Self::CheckpointFlush | Self::CopiesFlush => IoPurpose::Flush,
             Self::Checkpoint => IoPurpose::Checkpoint,
-            Self::Header(_) | Self::ScrubMark | Self::Trial => IoPurpose::JournalHeader,
+            Self::Header(_) | Self::ScrubMark | Self::Claim(..) | Self::Trial => {
+                IoPurpose::JournalHeader
+            }
             Self::Scrub | Self::ScrubJournal(_) | Self::TrialWrite(_) => IoPurpose::Scrub,
         }
     }

@@ -201,8 +201,9 @@ impl Owner {
             self.write();
             self.commit.send_answers(&mut self.ctx);
         }
-        self.more_commands = self.take_commands();
+        // First: nobody has looked at the target while nothing was to be done.
         self.judge();
+        self.more_commands = self.take_commands();
         self.start_waiting();
         self.write();
         self.scrub.step(&mut self.ctx, !self.waiting.is_empty());
@@ -447,6 +448,10 @@ impl Owner {
                 }
             }
             Tag::CopiesFlush => done = result,
+            Tag::Claim(write, copied) => {
+                let sector = buf.filter(|_| result.is_ok());
+                done = ctx.claim_read(*write, copied, sector.as_ref());
+            }
             Tag::Collect(start) => self.gc.chunk_read(start, buf, result),
             Tag::ScrubJournal(position) => {
                 if self.scrub.journal_read(ctx, position, buf, result) {

@@ -9,7 +9,7 @@ use lumpscope_engine::format::claim::{self, Claim};
 use lumpscope_engine::grow::{GrowError, GrowOptions, grow};
 use lumpscope_engine::guard::FormatError;
 use lumpscope_engine::units::BlockSize;
-use lumpscope_engine::{Error, Machine, Placement, Store, StoreOptions, rename};
+use lumpscope_engine::{Error, Machine, Placement, Store, StoreOptions, StoreState, rename};
 
 /// An image without anything in the padding of its header, as CannyLS and older versions make it.
 fn disk() -> SimDisk {
@@ -208,6 +208,69 @@ fn a_machine_that_was_taken_over_leaves_the_new_claim_at_close() {
     write_claim(&disk, Some(&taken));
     store.close().unwrap();
     assert_eq!(claim_on(&disk), Some(taken));
+}
+
+#[test]
+fn an_image_that_somebody_else_has_opened_or_overwritten_takes_no_more_changes() {
+    let here = machine("here", 1, 11);
+    let theirs = Claim {
+        machine: 2,
+        boot: 22,
+        nonce: 5,
+        since: 1_800_000_000,
+        host: "there".to_owned(),
+    };
+    for (found, by) in [(Some(&theirs), "opened by there"), (None, "overwritten")] {
+        let disk = disk();
+        // The headers have their copies from then on.
+        let store = open(&disk, &here).unwrap();
+        support::put(&store, 1, b"a lump");
+        store.close().unwrap();
+        let store = open(&disk, &here).unwrap();
+        support::put(&store, 1, b"newer");
+        write_claim(&disk, found);
+        let headers = disk.bytes(0..1024);
+        let refused = store.close().unwrap_err().to_string();
+        assert!(refused.contains(by), "{refused}");
+        assert_eq!(
+            disk.bytes(0..1024),
+            headers,
+            "nothing of theirs was changed"
+        );
+    }
+}
+
+#[test]
+fn an_image_that_an_older_copy_of_it_has_overwritten_takes_no_more_changes() {
+    let (disk, here) = (disk(), machine("here", 1, 11));
+    let store = open(&disk, &here).unwrap();
+    support::put(&store, 1, b"a lump");
+    store.close().unwrap();
+    let store = open(&disk, &here).unwrap();
+    let newer = || support::try_put(&store, 1, b"newer", Placement::Data);
+    let headers = || disk.bytes(0..512);
+    let copy = headers();
+    while headers() == copy {
+        newer().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    store.sync().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    for (at, (now, before)) in (0..).zip(headers().into_iter().zip(copy)) {
+        disk.rot(at, now ^ before);
+    }
+    // The headers are written again within seconds.
+    let refused = loop {
+        match newer() {
+            Ok(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+    assert_eq!(store.health().state, StoreState::ReadOnly);
+    let reason = store.health().reason;
+    assert!(reason.contains("overwritten"), "{reason}");
+    store.close().unwrap_err();
 }
 
 #[test]

@@ -100,6 +100,22 @@ fn memory_is_known_through_file_systems_and_devices() {
 }
 
 #[test]
+fn memory_is_known_through_a_file_system_with_a_number_of_its_own() {
+    require!("mount", "mkfs.btrfs");
+    let image = Image::new(MIB);
+    let tmpfs = mount("tmpfs", "size=256m", &image);
+    let inner = Image::new_in(&tmpfs.at, 128 * MIB);
+    let device = inner.attach(&[]);
+    run("mkfs.btrfs", &[Path::new("-q"), device.path()]);
+    let at = inner.mount_point();
+    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
+        return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
+    }
+    let btrfs = Mount { at };
+    assert_volatile(&btrfs.at.join("store.lusf"), VolatileMedium::Tmpfs);
+}
+
+#[test]
 fn the_layer_of_a_container_is_known() {
     require!("mount");
     let image = Image::new(MIB);

@@ -324,7 +324,8 @@ fn opening_a_store_on_a_disk_that_hangs_ends_and_the_disk_can_be_had_when_it_ans
 fn a_file_that_is_removed_or_replaced_takes_no_more_changes() {
     for backend in [IoBackendChoice::Uring, IoBackendChoice::Threads] {
         let dir = disk_dir();
-        let (path, away) = (dir.path().join("named.lusf"), dir.path().join("away"));
+        let (path, away) = (dir.path().join("in/named.lusf"), dir.path().join("away"));
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
         std::fs::write(&path, SHAPE.image()).unwrap();
         let options = StoreOptions {
             io_backend: backend,
@@ -350,7 +351,19 @@ fn a_file_that_is_removed_or_replaced_takes_no_more_changes() {
         std::fs::rename(&away, &path).unwrap();
         becomes(StoreState::Serving);
         put(&store, 2, b"x");
+        // Its folder becomes a file.
+        let (folder, moved) = (path.parent().unwrap(), dir.path().join("moved"));
+        std::fs::rename(folder, &moved).unwrap();
+        std::fs::write(folder, b"").unwrap();
+        becomes(StoreState::ReadOnly);
+        std::fs::remove_file(folder).unwrap();
+        std::fs::rename(&moved, folder).unwrap();
+        becomes(StoreState::Serving);
         std::fs::remove_file(&path).unwrap();
+        // The first change after a time without any.
+        std::thread::sleep(Duration::from_millis(1100));
+        let refused = try_put(&store, 3, b"x", Placement::Data).unwrap_err();
+        assert!(matches!(refused, Error::OutOfService { .. }), "{refused}");
         becomes(StoreState::ReadOnly);
         store.close().unwrap();
     }
@@ -371,6 +384,10 @@ fn a_file_that_becomes_shorter_takes_its_store_out_of_service() {
         put(&store, 1, &content(1, 0, 3000));
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(20 * 512).unwrap();
+        // The first change after a time without any.
+        std::thread::sleep(Duration::from_millis(1100));
+        let refused = try_put(&store, 2, b"x", Placement::Data).unwrap_err();
+        assert!(matches!(refused, Error::OutOfService { .. }), "{refused}");
         until_true(&store, || {
             // Something is to be done.
             let _ = store.get(ctx(), LumpId(2));

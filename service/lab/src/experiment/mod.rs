@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use lumpscope_engine::guard::check_output;
 use serde::Serialize;
 
 use crate::disks::default_dir;
@@ -43,6 +44,7 @@ impl JsonArgs {
         let Some(path) = &self.output else {
             return Ok(());
         };
+        check_output(path)?;
         match OpenOptions::new().append(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let folder = path.parent().filter(|folder| *folder != Path::new(""));

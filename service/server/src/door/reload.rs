@@ -122,6 +122,13 @@ impl Reloader {
         })
     }
 
+    /// Everything that is wrong with the files.
+    pub(crate) fn problems(config: &ServeConfig) -> Vec<ServerError> {
+        let mut wrong = Vec::new();
+        let _ = DoorState::load(config, None, &mut wrong);
+        wrong
+    }
+
     /// Reads certificates and tokens again. Blocks for as long as reading small files does.
     ///
     /// # Errors

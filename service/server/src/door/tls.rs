@@ -14,7 +14,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::config::TlsFiles;
 use crate::error::ServerError;
-use crate::files::{bad, read, read_secret};
+use crate::files::{TOO_OPEN, bad, read, read_secret};
 
 /// TLS configuration for each protocol, and the files that it is made from.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl Tls {
         before: Option<&Self>,
         wrong: &mut Vec<ServerError>,
     ) -> Option<Self> {
-        let identity = Identity::load(files);
-        let identity = read_or_before(identity, before.map(|tls| tls.identity.clone()), wrong);
+        let identity = Identity::load(files, wrong);
+        let identity = identity.or_else(|| before.map(|tls| tls.identity.clone()));
         let found = files.client_ca.as_deref().map(authorities).transpose();
         let found = read_or_before(found, before.map(|tls| tls.authorities.clone()), wrong);
         let lists = files.client_crl.as_deref().map_or(Ok(Vec::new()), revoked);
@@ -122,11 +122,19 @@ impl Tls {
 }
 
 impl Identity {
-    fn load(files: &TlsFiles) -> Result<Self, ServerError> {
-        let chain = certificates(&files.cert)?;
+    fn load(files: &TlsFiles, wrong: &mut Vec<ServerError>) -> Option<Self> {
+        let chain = read_or_before(certificates(&files.cert, None), None, wrong);
+        let key = read_or_before(key(&files.key), None, wrong);
+        read_or_before(Self::of(files, chain?, key?), None, wrong)
+    }
+
+    fn of(
+        files: &TlsFiles,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, ServerError> {
         let not_after = not_after(&chain[0])
             .map_err(|why| bad(&files.cert, format!("its first certificate {why}")))?;
-        let key = key(&files.key)?;
         let shown = CertifiedKey::from_der(chain, key, &ring::default_provider());
         let shown = shown.map_err(|error| {
             let why = format!("{error}; is it the key of {}?", files.cert.display());
@@ -171,13 +179,21 @@ fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
-    all_in(path, "certificate (BEGIN CERTIFICATE)")
+fn certificates(
+    path: &Path,
+    too_open: Option<u32>,
+) -> Result<Vec<CertificateDer<'static>>, ServerError> {
+    all_in(path, "certificate (BEGIN CERTIFICATE)", too_open)
 }
 
-/// Everything of one kind in a PEM file, at least one.
-fn all_in<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, ServerError> {
-    let text = read(path, None)?;
+/// Everything of one kind in a PEM file, at least one. `too_open`: permissions that the file must not
+/// have.
+fn all_in<T: PemObject>(
+    path: &Path,
+    kind: &str,
+    too_open: Option<u32>,
+) -> Result<Vec<T>, ServerError> {
+    let text = read(path, too_open)?;
     let found: Result<Vec<T>, _> = T::pem_slice_iter(&text).collect();
     let found = found.map_err(|error| bad(path, format!("it is no PEM: {error}")))?;
     if found.is_empty() {
@@ -195,7 +211,8 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
 
 fn authorities(path: &Path) -> Result<Arc<RootCertStore>, ServerError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    // Whoever writes it lets others in.
+    for certificate in certificates(path, Some(TOO_OPEN))? {
         roots.add(certificate).map_err(|error| bad(path, error))?;
     }
     Ok(Arc::new(roots))
@@ -203,7 +220,7 @@ fn authorities(path: &Path) -> Result<Arc<RootCertStore>, ServerError> {
 
 fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServerError> {
     let found: Vec<CertificateRevocationListDer<'_>> =
-        all_in(path, "revocation list (BEGIN X509 CRL)")?;
+        all_in(path, "revocation list (BEGIN X509 CRL)", Some(TOO_OPEN))?;
     for list in &found {
         webpki::BorrowedCertRevocationList::from_der(list)
             .map_err(|error| bad(path, format!("a list in it cannot be read: {error}")))?;

@@ -77,7 +77,7 @@ impl Stores {
             Some(name) => machine.named(name),
             None => machine,
         };
-        let opener = Opener {
+        let mut opener = Opener {
             config: config.clone(),
             observer: observer.clone(),
             images: Images::default(),
@@ -95,6 +95,8 @@ impl Stores {
                 }
             }
         }
+        // Whoever claims one of them later has not been given up.
+        opener.config.take_over.clear();
         let none = open.is_empty();
         let stores = Self::of(opener, open, failed);
         match first {

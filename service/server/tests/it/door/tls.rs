@@ -113,7 +113,11 @@ async fn certificates_have_the_scopes_of_their_names() {
 fn files_that_cannot_be_used_are_named() {
     let (folder, mut config) = place();
     let ours = Authority::new();
-    let files = ours.files(folder.path());
+    let mut files = ours.files(folder.path());
+    let [ca, crl] = ["clients.pem", "clients.crl"].map(|name| folder.path().join(name));
+    std::fs::write(&ca, &ours.pem).unwrap();
+    std::fs::write(&crl, ours.revoke(&[])).unwrap();
+    (files.client_ca, files.client_crl) = (Some(ca.clone()), Some(crl.clone()));
     crate::common::use_tls(&mut config, files.clone());
     let check = |file: &std::path::Path, words: &[&str]| {
         let message = Door::new(&config).unwrap_err().to_string();
@@ -126,6 +130,11 @@ fn files_that_cannot_be_used_are_named() {
         );
     };
     Door::new(&config).unwrap();
+    for file in [&ca, &crl] {
+        std::fs::set_permissions(file, Permissions::from_mode(0o666)).unwrap();
+        check(file, &["666", "chmod"]);
+        std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+    }
     let key = std::fs::read_to_string(&files.key).unwrap();
     std::fs::set_permissions(&files.key, Permissions::from_mode(0o644)).unwrap();
     check(&files.key, &["644", "chmod"]);
