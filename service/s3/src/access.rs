@@ -11,7 +11,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::{MAX_XML, XML_GROWS, error, memory};
 use lumpscope_engine::Payer;
 use lumpscope_server::door::{Access, Grants, Reloader};
-use lumpscope_server::request::{Bodies, BodyMemory};
+use lumpscope_server::request::{Budget, Reserved};
 
 /// Headers that name the owner of a bucket, of the source of a copy too.
 const OWNERS: [&str; 2] = [
@@ -45,7 +45,7 @@ pub(super) enum Needs {
 #[derive(Clone)]
 pub(super) struct Keys {
     pub(super) reloader: Arc<Reloader>,
-    pub(super) memory: Bodies,
+    pub(super) memory: Budget,
     /// Longest wait for memory.
     pub(super) wait: Duration,
 }
@@ -60,7 +60,7 @@ impl Keys {
         &self,
         headers: &HeaderMap,
         (payer, known): (Payer, Option<u64>),
-    ) -> S3Result<BodyMemory> {
+    ) -> S3Result<Reserved> {
         let announced = headers.get(CONTENT_LENGTH);
         let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let (announced, most) = (announced.or(known), MAX_XML as u64);
@@ -68,9 +68,8 @@ impl Keys {
             return Err(error::long_xml());
         }
         let bytes = announced.unwrap_or(most).saturating_mul(XML_GROWS);
-        let mut room = memory::begin(&self.memory, payer, bytes, self.wait).await?;
-        memory::cover(&mut room, bytes, self.wait).await?;
-        Ok(room)
+        let room = self.memory.within(self.wait, payer, bytes).await;
+        room.ok_or_else(|| memory::none(self.wait))
     }
 }
 

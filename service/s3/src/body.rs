@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Code;
 
-use lumpscope_server::request::{Bodies, Reading, Scope, is_slow};
+use lumpscope_server::request::{Budget, Reading, Scope, is_slow};
 
 /// Most bytes of a request that wait for being taken: a signed chunk is kept until its signature
 /// has been checked, so this is the largest chunk.
@@ -175,7 +175,7 @@ pub(super) struct Patient<B: Received> {
     begun: bool,
     flow: Arc<Flow>,
     patience: Patience,
-    memory: Bodies,
+    memory: Budget,
     timer: Pin<Box<Sleep>>,
     since: Option<Instant>,
     waited: Duration,
@@ -218,7 +218,7 @@ impl<B: Received> Patient<B> {
     pub(super) fn new(
         body: B,
         (patience, expects): (Patience, bool),
-        memory: Bodies,
+        memory: Budget,
     ) -> (Self, Arc<Flow>) {
         let flow = Arc::<Flow>::default();
         flow.over.store(body.is_end_stream(), Ordering::Relaxed);

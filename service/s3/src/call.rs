@@ -18,7 +18,7 @@ use super::{MAX_XML, error, xml};
 use lumpscope_objects::ETag;
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::{Access, Grants};
-use lumpscope_server::request::{BodyMemory, Scope};
+use lumpscope_server::request::{Reserved, Scope};
 
 /// Bytes of a body that are announced within bounds; `Incoming` compares.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Call {
     /// The body, where it is XML: a document of plain text.
     pub(super) document: Vec<u8>,
     /// Memory of the document.
-    pub(super) memory: Option<BodyMemory>,
+    pub(super) memory: Option<Reserved>,
 }
 
 /// The entity tags that a condition names.

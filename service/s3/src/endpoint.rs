@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::xml::PLAIN;
 use super::{error, hosts, lifecycle};
 use lumpscope_server::config::S3Etag;
-use lumpscope_server::request::{Bodies, BodyMemory};
+use lumpscope_server::request::{Budget, Reserved};
 use lumpscope_server::stores::Stores;
 
 /// When an object expires.
@@ -53,7 +53,7 @@ pub(super) struct Endpoint {
     pub(super) domains: Arc<[String]>,
     /// Held by whoever makes a bucket.
     pub(super) creating: Arc<tokio::sync::Mutex<()>>,
-    pub(super) put_memory: Bodies,
+    pub(super) put_memory: Budget,
     /// Most bytes of the body of one put or part.
     pub(super) max_body: u64,
     /// Source of an `ETag`.
@@ -272,7 +272,7 @@ impl Endpoint {
 
 /// Memory for the pieces of a body and for the chunk that comes.
 pub(super) struct PieceMemory {
-    memory: BodyMemory,
+    memory: Reserved,
     /// Bytes of a piece, and the memory that it takes.
     piece: u64,
     piece_memory: u64,

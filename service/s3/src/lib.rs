@@ -66,7 +66,7 @@ use inside::Inside;
 use lifecycle::Swept;
 use lumpscope_server::S3_XML;
 use lumpscope_server::door::HttpLimits;
-use lumpscope_server::request::{Bodies, Readers};
+use lumpscope_server::request::{Budget, Readers};
 use lumpscope_server::serve::S3Parts;
 use route::{AnyName, Nothing, Router};
 use serve::ServeState;
@@ -115,7 +115,7 @@ async fn run(parts: S3Parts) {
     };
     let keys = Keys {
         reloader: Arc::clone(&sources.door.reloader),
-        memory: Bodies::new(S3_XML),
+        memory: Budget::new(S3_XML),
         wait: config.body_timeout,
     };
     let router = Router { endpoint, keys };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lumpscope_engine::Payer;
-use lumpscope_server::request::{Bodies, BodyMemory};
+use lumpscope_server::request::{Budget, Reserved};
 use s3s::S3Result;
 
 use super::error;
@@ -13,11 +13,11 @@ use super::error;
 /// # Errors
 /// `SlowDown`.
 pub(super) async fn begin(
-    memory: &Bodies,
+    memory: &Budget,
     payer: Payer,
     bytes: u64,
     wait: Duration,
-) -> S3Result<BodyMemory> {
+) -> S3Result<Reserved> {
     let begun = tokio::time::timeout(wait, memory.begin(payer, bytes)).await;
     begun.map_err(|_| none(wait))
 }
@@ -26,12 +26,13 @@ pub(super) async fn begin(
 ///
 /// # Errors
 /// `SlowDown`.
-pub(super) async fn cover(memory: &mut BodyMemory, bytes: u64, wait: Duration) -> S3Result<()> {
+pub(super) async fn cover(memory: &mut Reserved, bytes: u64, wait: Duration) -> S3Result<()> {
     let covered = tokio::time::timeout(wait, memory.cover(bytes)).await;
     covered.map(drop).map_err(|_| none(wait))
 }
 
-fn none(wait: Duration) -> s3s::S3Error {
+/// No memory came free in time.
+pub(super) fn none(wait: Duration) -> s3s::S3Error {
     error::slow_down(
         "there is no memory for the body: others are under way".to_owned(),
         wait,

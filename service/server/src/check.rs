@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lumpscope_engine::layout::detect_path;
 
-use crate::config::{ServeArgs, ServeConfig};
+use crate::config::{ServeArgs, ServeConfig, folder_of};
 use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::{privileges, stores};
@@ -120,11 +120,8 @@ fn probe_object(path: &Path) -> Result<(), ServerError> {
 
 /// The socket itself need not be there.
 fn socket_folder(path: &Path) -> Result<(), ServerError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    match std::fs::metadata(folder) {
+    let folder = folder_of(path);
+    match std::fs::metadata(&folder) {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(ServerError::Argument(format!(
             "unix-socket = {}: {} is no folder",
@@ -133,7 +130,7 @@ fn socket_folder(path: &Path) -> Result<(), ServerError> {
         ))),
         Err(source) => Err(ServerError::File {
             what: "look at",
-            path: folder.to_owned(),
+            path: folder,
             source,
         }),
     }

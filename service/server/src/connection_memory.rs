@@ -5,8 +5,7 @@
 //! settings say; when most of it is given out, smaller windows, smaller frames and fewer calls at a
 //! time; when all is, the least with which HTTP/2 works.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tonic::transport::Server;
 
@@ -30,7 +29,7 @@ const OWN: u64 = 128 << 10;
 /// The budget, shared by all connections.
 #[derive(Debug)]
 pub(crate) struct ConnectionMemory {
-    left: AtomicU64,
+    left: Mutex<u64>,
     most: Sizes,
     headers: u64,
 }
@@ -102,7 +101,7 @@ pub(crate) fn most(config: &ServeConfig, connections: u64) -> u64 {
 impl ConnectionMemory {
     pub(crate) fn new(config: &ServeConfig) -> Arc<Self> {
         Arc::new(Self {
-            left: AtomicU64::new(config.connection_memory.0),
+            left: Mutex::new(config.connection_memory.0),
             most: Sizes::of(config),
             headers: config.max_header_bytes.0,
         })
@@ -112,26 +111,20 @@ impl ConnectionMemory {
     pub(crate) fn grant(self: &Arc<Self>) -> Granted {
         let full = self.most.bytes(self.headers);
         let least = self.most.least().bytes(self.headers);
-        let mut granted = (0, self.most);
-        // The closure always answers.
-        let _ = self
-            .left
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-                let sizes = self.most.scaled(full.min(left / PART), full);
-                let bytes = sizes.bytes(self.headers) - least;
-                granted = if bytes <= left {
-                    (bytes, sizes)
-                } else {
-                    (0, self.most.least())
-                };
-                Some(left - granted.0)
-            });
-        let (bytes, sizes) = granted;
+        let mut left = self.left();
+        let sizes = self.most.scaled(full.min(*left / PART), full);
+        let bytes = sizes.bytes(self.headers) - least;
+        // What is more than the least is no more than the part that was asked for.
+        *left = left.saturating_sub(bytes);
         Granted {
             memory: Arc::clone(self),
             bytes,
             sizes,
         }
+    }
+
+    fn left(&self) -> MutexGuard<'_, u64> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,7 +141,7 @@ impl Granted {
 
 impl Drop for Granted {
     fn drop(&mut self) {
-        self.memory.left.fetch_add(self.bytes, Ordering::SeqCst);
+        *self.memory.left() += self.bytes;
     }
 }
 

@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use crate::telemetry::status_bytes;
+
 /// From one look to the next.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Free memory that is worth the time: for each GiB it takes some milliseconds.
@@ -82,10 +84,8 @@ impl HeapHistory {
 
 /// Resident memory of this process in bytes; `None`: there is no `/proc`.
 fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-    Some(kib << 10)
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status_bytes(&status, "VmRSS:")
 }
 
 /// Bytes that the heap has and nobody uses.

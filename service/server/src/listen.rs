@@ -24,8 +24,8 @@ use crate::connection_memory::{ConnectionMemory, Granted};
 use crate::door::{self, Admitted, Entrance, Leave, Listener, Protocol, SocketFile};
 use crate::error::ServerError;
 use crate::grpc::{
-    Admin, AdminService, Auth, Direct, Health, Intake, LumpStoreService, ObserveService,
-    RequestIdService, Web,
+    AdminService, Auth, Direct, Health, Intake, LumpStoreService, ObserveService, RequestIdService,
+    Web,
 };
 use crate::log_rate::LogRate;
 use crate::privileges;
@@ -232,8 +232,7 @@ async fn services(
     ));
     let (health, health_server) = Health::new(stores);
     health.look().await;
-    let admin = Admin::new(config, sources, health.clone());
-    let admin = AdminServer::new(AdminService::new(admin));
+    let admin = AdminServer::new(AdminService::new(config, sources, health.clone()));
     let describe = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -245,30 +244,16 @@ async fn services(
     let built_in = "the descriptors are part of this program";
     let reflection = describe().build_v1().expect(built_in);
     let older = describe().build_v1alpha().expect(built_in);
-    let routes = Routes::new(RequestIdService::new(
-        lumps,
-        Arc::clone(requests),
-        intake.clone(),
-    ))
-    .add_service(RequestIdService::new(
-        observe,
-        Arc::clone(requests),
-        intake.clone(),
-    ))
-    .add_service(RequestIdService::new(
-        admin,
-        Arc::clone(requests),
-        intake.clone(),
-    ))
-    .add_service(health_server)
-    .add_service(reflection.max_decoding_message_size(MAX_REFLECTION))
-    .add_service(older.max_decoding_message_size(MAX_REFLECTION))
-    .prepare();
-    let door = sources.door.clone();
-    (
-        health,
-        Auth::new(routes, door, Arc::clone(requests), intake),
-    )
+    let ids = (requests, &intake);
+    let routes = Routes::new(RequestIdService::new(lumps, ids))
+        .add_service(RequestIdService::new(observe, ids))
+        .add_service(RequestIdService::new(admin, ids))
+        .add_service(health_server)
+        .add_service(reflection.max_decoding_message_size(MAX_REFLECTION))
+        .add_service(older.max_decoding_message_size(MAX_REFLECTION))
+        .prepare();
+    let auth = Auth::new(routes, sources.door.clone(), Arc::clone(requests), intake);
+    (health, auth)
 }
 
 fn entrance(

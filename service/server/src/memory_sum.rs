@@ -9,7 +9,8 @@ use crate::config::ServeConfig;
 use crate::connection_memory;
 use crate::grpc::{LISTS, MESSAGES};
 use crate::observed::{ANSWERS, WATCHED};
-use crate::request::Bodies;
+use crate::request::Budget;
+use crate::telemetry::status_bytes;
 
 /// Program, runtime, observer and the state of stores that hold little.
 const SELF: u64 = 128 << 20;
@@ -24,17 +25,17 @@ const HTTP: u64 = 256 << 10;
 #[must_use]
 pub fn memory_sum(config: &ServeConfig) -> u64 {
     let put = config.put_memory().0;
-    let stores = config.stores.len() as u64 * (Bodies::most(config.get_memory().0) + KEPT);
+    let stores = config.stores.len() as u64 * (Budget::most(config.get_memory().0) + KEPT);
     let most = config.max_connections as u64;
     let entrances = 1 + u64::from(config.unix_socket.is_some());
     let connections = connection_memory::most(config, entrances * most);
     let s3 = if config.s3_listen.is_some() {
-        most * HTTP + Bodies::most(S3_XML)
+        most * HTTP + Budget::most(S3_XML)
     } else {
         0
     };
-    let replies = Bodies::most(LISTS) + Bodies::most(ANSWERS) + WATCHED;
-    SELF + Bodies::most(put) + stores + MESSAGES + replies + connections + s3 + 128 * HTTP
+    let replies = Budget::most(LISTS) + Budget::most(ANSWERS) + WATCHED;
+    SELF + Budget::most(put) + stores + MESSAGES + replies + connections + s3 + 128 * HTTP
 }
 
 /// Says it when the service has less memory than it may come to hold: then the kernel kills it when
@@ -85,11 +86,7 @@ fn limit(root: &Path) -> Option<(u64, PathBuf)> {
 fn machine(root: &Path) -> Option<(u64, PathBuf)> {
     let file = root.join("proc/meminfo");
     let text = std::fs::read_to_string(&file).ok()?;
-    let total = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some((kib << 10, file))
+    Some((status_bytes(&text, "MemTotal:")?, file))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use crate::listen::{S3Parts, ServeS3};
 use crate::memory_sum;
 use crate::observed::Watches;
 use crate::privileges;
-use crate::request::Bodies;
+use crate::request::Budget;
 use crate::stopping;
 use crate::stores::Stores;
 use crate::telemetry::Sources;
@@ -88,7 +88,7 @@ impl Service {
             observer: observer.clone(),
             requests: Arc::new(RequestMetrics::default()),
             door: door.clone(),
-            put_memory: Bodies::new(config.put_memory().0),
+            put_memory: Budget::new(config.put_memory().0),
             watches: Arc::new(Watches::new(&config)),
         };
         let requests = Arc::clone(&sources.requests);

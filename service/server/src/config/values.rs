@@ -129,19 +129,6 @@ impl fmt::Display for SlowerThan {
     }
 }
 
-impl Serialize for SlowerThan {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for SlowerThan {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
 /// Policy when another process opens a store's device for writing: `POLICY` for all stores,
 /// `NAME=POLICY` for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -195,16 +182,6 @@ pub enum IoBackendArg {
     Uring,
 }
 
-impl From<IoBackendArg> for IoBackendChoice {
-    fn from(arg: IoBackendArg) -> Self {
-        match arg {
-            IoBackendArg::Auto => Self::Auto,
-            IoBackendArg::Threads => Self::Threads,
-            IoBackendArg::Uring => Self::Uring,
-        }
-    }
-}
-
 /// Meaning of "acknowledged" for requests that do not set it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -214,15 +191,6 @@ pub enum DurabilityArg {
     Synced,
     /// Written: survives the death of the service; the flush follows at once.
     Journaled,
-}
-
-impl From<DurabilityArg> for Durability {
-    fn from(arg: DurabilityArg) -> Self {
-        match arg {
-            DurabilityArg::Synced => Self::Synced,
-            DurabilityArg::Journaled => Self::Journaled,
-        }
-    }
 }
 
 /// Format of the log on stderr.
@@ -261,15 +229,6 @@ pub enum CommitArg {
     Ordered,
 }
 
-impl From<CommitArg> for CommitMode {
-    fn from(arg: CommitArg) -> Self {
-        match arg {
-            CommitArg::Runs => Self::Runs,
-            CommitArg::Ordered => Self::Ordered,
-        }
-    }
-}
-
 /// Which waiting request starts next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -281,16 +240,6 @@ pub enum QueuePolicyArg {
     Deadline,
     /// In the order of arrival.
     Fifo,
-}
-
-impl From<QueuePolicyArg> for QueuePolicy {
-    fn from(arg: QueuePolicyArg) -> Self {
-        match arg {
-            QueuePolicyArg::Position => Self::Position,
-            QueuePolicyArg::Deadline => Self::Deadline,
-            QueuePolicyArg::Fifo => Self::Fifo,
-        }
-    }
 }
 
 /// Permissions of a file, as chmod writes them.
@@ -315,6 +264,26 @@ impl fmt::Display for UnixMode {
     }
 }
 
+/// Choices of the engine, by the same names.
+macro_rules! of_engine {
+    ($($arg:ident => $choice:ident { $($name:ident),* })*) => {$(
+        impl From<$arg> for $choice {
+            fn from(arg: $arg) -> Self {
+                match arg {
+                    $($arg::$name => Self::$name,)*
+                }
+            }
+        }
+    )*};
+}
+
+of_engine! {
+    IoBackendArg => IoBackendChoice { Auto, Threads, Uring }
+    DurabilityArg => Durability { Synced, Journaled }
+    CommitArg => CommitMode { Runs, Ordered }
+    QueuePolicyArg => QueuePolicy { Position, Deadline, Fifo }
+}
+
 /// These stand in a file as on the command line.
 macro_rules! as_text {
     ($($type:ty),*) => {$(
@@ -332,7 +301,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(StoreSpec, GuardRule, UnixMode);
+as_text!(StoreSpec, SlowerThan, GuardRule, UnixMode);
 
 /// An address to listen at. `localhost` is the one name that means the same everywhere: 127.0.0.1.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {

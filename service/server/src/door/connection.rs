@@ -4,12 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;
 
 use super::tls::ClientCertificate;
@@ -55,26 +54,11 @@ struct Inner {
     peer: Peer,
     certificate: OnceLock<ClientCertificate>,
     withdrawn: CancellationToken,
-    closed: AtomicBool,
-    wakers: Mutex<Wakers>,
+    closed: CancellationToken,
     calls: AtomicUsize,
     visits: Arc<Semaphore>,
     logged_in: AtomicBool,
     quiet_since: Mutex<Instant>,
-}
-
-/// Tasks that wait for the socket.
-#[derive(Debug, Default)]
-struct Wakers {
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-}
-
-/// The two directions of a socket.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Direction {
-    Read,
-    Write,
 }
 
 impl Connection {
@@ -86,8 +70,7 @@ impl Connection {
                 peer,
                 certificate: OnceLock::new(),
                 withdrawn: CancellationToken::new(),
-                closed: AtomicBool::new(false),
-                wakers: Mutex::default(),
+                closed: CancellationToken::new(),
                 calls: AtomicUsize::new(0),
                 visits: Arc::new(Semaphore::new(VISITS)),
                 logged_in: AtomicBool::new(false),
@@ -131,20 +114,21 @@ impl Connection {
     /// Ends the connection at once: what reads and writes it gets an error, and with that every
     /// call on it ends.
     pub fn close(&self, why: &'static str) {
-        if self.inner.closed.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        debug!(peer = %self.inner.peer, why, "connection closed");
-        let wakers = std::mem::take(&mut *self.wakers());
-        for waker in [wakers.reader, wakers.writer].into_iter().flatten() {
-            waker.wake();
+        if !self.is_closed() {
+            debug!(peer = %self.inner.peer, why, "connection closed");
+            self.inner.closed.cancel();
         }
     }
 
     /// True after [`Connection::close`].
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.inner.closed.load(Ordering::SeqCst)
+        self.inner.closed.is_cancelled()
+    }
+
+    /// Completes after [`Connection::close`].
+    pub(super) fn closed(&self) -> WaitForCancellationFutureOwned {
+        self.inner.closed.clone().cancelled_owned()
     }
 
     /// Counts a call as under way until the [`ActiveCall`] is dropped.
@@ -225,29 +209,6 @@ impl Connection {
         &self.inner.withdrawn
     }
 
-    /// Remembers whom to wake when the connection is closed. False: it is closed already.
-    pub(super) fn wait(&self, direction: Direction, context: &Context<'_>) -> bool {
-        let mut wakers = self.wakers();
-        let place = match direction {
-            Direction::Read => &mut wakers.reader,
-            Direction::Write => &mut wakers.writer,
-        };
-        match place {
-            Some(waker) => waker.clone_from(context.waker()),
-            None => *place = Some(context.waker().clone()),
-        }
-        drop(wakers);
-        // Looked at after the waker is in place: a close before it is seen here, one after wakes.
-        !self.is_closed()
-    }
-
-    fn wakers(&self) -> MutexGuard<'_, Wakers> {
-        self.inner
-            .wakers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn quiet(&self) -> MutexGuard<'_, Instant> {
         self.inner
             .quiet_since
@@ -297,17 +258,7 @@ mod tests {
     #[tokio::test]
     async fn closing_wakes_both_directions_once() {
         let connection = connection();
-        let waiting = |direction| {
-            let connection = connection.clone();
-            tokio::spawn(std::future::poll_fn(move |context| {
-                if connection.wait(direction, context) {
-                    std::task::Poll::Pending
-                } else {
-                    std::task::Poll::Ready(())
-                }
-            }))
-        };
-        let (reader, writer) = (waiting(Direction::Read), waiting(Direction::Write));
+        let [reader, writer] = [(); 2].map(|()| tokio::spawn(connection.closed()));
         tokio::task::yield_now().await;
         connection.close("a test");
         connection.close("a test");

@@ -12,10 +12,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
 use super::authority::Authority;
-use super::connection::{Connection, Direction};
+use super::connection::Connection;
 use super::handshake::First;
 
 /// A socket as the kernel gave it.
@@ -27,6 +28,8 @@ pub(super) type Raw = Either<TcpStream, UnixStream>;
 pub(super) struct Socket {
     raw: Raw,
     connection: Connection,
+    /// Wake a pending read and a pending write when the connection is closed.
+    closed: [Pin<Box<WaitForCancellationFutureOwned>>; 2],
     stall: Stall,
 }
 
@@ -35,6 +38,7 @@ impl Socket {
     pub(super) fn new(raw: Raw, connection: Connection, stall: Duration) -> Self {
         Self {
             raw,
+            closed: [(); 2].map(|()| Box::pin(connection.closed())),
             connection,
             stall: Stall {
                 limit: stall,
@@ -65,7 +69,8 @@ impl Socket {
             self.stall.waits = false;
             return polled;
         }
-        if !self.connection.wait(Direction::Write, context) {
+        let [_, write] = &mut self.closed;
+        if write.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(closed()));
         }
         ready!(self.stall.poll(context));
@@ -106,7 +111,8 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         self.open()?;
         let polled = Pin::new(&mut self.raw).poll_read(context, buffer);
-        if polled.is_pending() && !self.connection.wait(Direction::Read, context) {
+        let [read, _] = &mut self.closed;
+        if polled.is_pending() && read.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(closed()));
         }
         polled

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 use tracing::{info, warn};
 
+use crate::config::folder_of;
 use crate::error::ServerError;
 
 /// The file of a socket that is listened on; removed when this is dropped, if it is still the same.
@@ -97,10 +98,7 @@ fn make(
     mode: u32,
     ids: Option<(u32, u32)>,
 ) -> io::Result<(StdListener, fs::Metadata)> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
+    let parent = folder_of(path);
     // Short: the kernel takes 107 bytes of path.
     let private = parent.join(format!(".l{}", std::process::id()));
     match fs::remove_dir_all(&private) {

@@ -19,7 +19,7 @@ use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, ORIGIN};
 use tonic::codegen::{Service, http};
 
 use super::ReplyFuture;
-use super::intake::{Intake, blame};
+use super::intake::Intake;
 use crate::door::{self, ActiveCall, Caller, Connection, Denied, Door};
 use crate::refusal::Refusal;
 use crate::request::{Requests, methods, payer};
@@ -158,6 +158,7 @@ impl Admitted {
 impl<S> Service<http::Request<Body>> for Auth<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     type Response = http::Response<Body>;
@@ -194,19 +195,11 @@ where
             call = connection.map(|connection| connection.call());
             request.extensions_mut().insert(caller.clone());
         }
-        let mut memory = None;
-        if request.uri().path().starts_with(OPEN) {
-            request = request.map(|body| {
-                let (body, held) = self.intake.bound(body, MAX_OPEN, payer);
-                memory = Some(held);
-                body
-            });
-        }
-        let reply = self.inner.call(request);
+        // Others are bounded behind here.
+        let max = request.uri().path().starts_with(OPEN).then_some(MAX_OPEN);
+        let reply = self.intake.call(&mut self.inner, request, (max, payer));
         Box::pin(async move {
-            let response = blame(reply.await?);
-            drop(memory);
-            Ok(response.map(|body| {
+            Ok(reply.await?.map(|body| {
                 Body::new(TrackedBody {
                     body,
                     withdrawn,

@@ -7,8 +7,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use lumpscope_proto::frame;
+use bytes::{Buf as _, Bytes};
+use http_body_util::BodyExt as _;
+use lumpscope_proto::frame::{self, PREFIX_LEN, WireError};
 use prost::Message;
 use tokio_stream::Stream;
 use tonic::Status;
@@ -18,17 +19,13 @@ use tonic::codegen::http::{HeaderValue, Request, Response, header};
 use tonic::server::NamedService;
 
 use super::get::{LumpFrames, ReplyShape};
+use super::intake::FIELDS;
 use super::lump_store::LumpStoreService;
-use super::source::PatientBody;
-use super::wire::{Messages, read_message};
+use super::wire::Messages;
 use super::{ReplyFuture, get, list, many, put, small};
 use crate::door::Connection;
+use crate::refusal::Refusal;
 use crate::request::Scope;
-
-/// Most bytes of the request of a Get, a GetSmall or a List.
-const MAX_GET: usize = 16 << 10;
-/// Most bytes of a GetMany request: 16,384 ids in the longest form.
-const MAX_GET_MANY: usize = 1 << 20;
 
 /// A service whose bodies are not copied on their way.
 #[derive(Clone)]
@@ -111,26 +108,26 @@ impl DirectMethod {
                 Ok(reply(replies, &scope))
             }
             Self::Get => {
-                let asked = asked(lumps, &scope, body, MAX_GET).await?;
+                let asked = asked(&scope, body).await?;
                 let fetched = get::get(lumps, &scope, &asked).await?;
                 let connection = connection.as_ref();
                 let frames = LumpFrames::new(lumps, &scope, connection, ReplyShape::Get, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetSmall => {
-                let asked = asked(lumps, &scope, body, MAX_GET).await?;
+                let asked = asked(&scope, body).await?;
                 let fetched = small::get_small(lumps, &scope, asked).await?;
                 let connection = connection.as_ref();
                 let frames = LumpFrames::new(lumps, &scope, connection, ReplyShape::Small, fetched);
                 Ok(reply(frames, &scope))
             }
             Self::GetMany => {
-                let asked = asked(lumps, &scope, body, MAX_GET_MANY).await?;
+                let asked = asked(&scope, body).await?;
                 let frames = many::get_many(lumps, &scope, connection, &asked)?;
                 Ok(reply(frames, &scope))
             }
             Self::List => {
-                let asked = asked(lumps, &scope, body, MAX_GET).await?;
+                let asked = asked(&scope, body).await?;
                 let page = list::list(lumps, &scope, connection.as_ref(), asked).await?;
                 Ok(reply(tokio_stream::once(Ok(page)), &scope))
             }
@@ -138,17 +135,13 @@ impl DirectMethod {
     }
 }
 
-/// The only message of a call, of at most `max` bytes.
-async fn asked<M: Message + Default>(
-    lumps: &LumpStoreService,
-    scope: &Scope,
-    body: Body,
-    max: usize,
-) -> Result<M, Status> {
-    let mut source = PatientBody::new(body, lumps.body_timeout);
-    let asked = read_message(&mut source, max).await?;
+/// The only message of a call, which the [intake](super::intake) has gathered.
+async fn asked<M: Message + Default>(scope: &Scope, body: Body) -> Result<M, Status> {
+    let mut message = body.collect().await?.to_bytes();
     scope.all_received();
-    Ok(asked)
+    message.advance(PREFIX_LEN.min(message.len()));
+    let unreadable = |_| Refusal::from(WireError::Malformed(FIELDS)).into();
+    M::decode(message).map_err(unreadable)
 }
 
 fn reply(

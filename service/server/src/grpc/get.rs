@@ -18,7 +18,7 @@ use super::convert;
 use super::lump_store::LumpStoreService;
 use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::{CHUNK, Reading, Scope};
+use crate::request::{CHUNK, Reading, Scope, with_owner};
 use crate::stores::NamedStore;
 use crate::usdt::LumpOp;
 
@@ -120,19 +120,6 @@ impl Fetched {
     }
 }
 
-/// The bytes of a lump, and the watch over who takes them: both go when HTTP/2 has sent the last
-/// of them, or given them up.
-struct LumpBytes {
-    data: LumpData,
-    _reading: Arc<Reading>,
-}
-
-impl AsRef<[u8]> for LumpBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.data
-    }
-}
-
 /// The reply in which a lump is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyShape {
@@ -209,12 +196,9 @@ impl LumpFrames {
         self.ready.push_back(all.concat().into());
     }
 
-    /// A piece is to be sent.
+    /// A piece is to be sent, and its client is watched until it is.
     fn take(&mut self, data: LumpData) {
-        self.bytes = Bytes::from_owner(LumpBytes {
-            data,
-            _reading: Arc::clone(&self.reading),
-        });
+        self.bytes = with_owner(data, Arc::clone(&self.reading));
     }
 
     /// True: no more is to be read.

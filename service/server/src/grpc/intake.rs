@@ -1,31 +1,29 @@
-//! Bounds the one message of a call before it is gathered.
+//! Reads the one message of a call before the call is served.
 //!
-//! The generated services gather a message whole, for as long as the client takes, and no budget
-//! knows of it; and they call what is wrong with it INTERNAL. A [`Bounded`] body ends at the prefix
-//! of a message that is compressed or too large for its method, when the message does not come in
-//! time or whole, and when there is no memory for it. [`blame`] finds what cannot be read. Memory is
-//! held until the call is answered, because what the message was decoded into lives that long. Nobody
-//! holds all of it: a payer has a share (see [`Bodies`]).
+//! The generated services read a message for as long as the client takes, count its memory in no
+//! budget, and answer INTERNAL to a malformed one. [`Intake`] refuses a message at its prefix if it is
+//! compressed or too large for its method, and later if it is late, incomplete, or without memory. The
+//! memory is held until the call is answered, because the decoded message lives that long.
 
-use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
 use lumpscope_engine::Payer;
 use lumpscope_proto::frame::{PREFIX_LEN, WireError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tonic::body::Body;
-use tonic::codegen::http::Response;
+use tonic::codegen::Service;
+use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 
-use super::wire::FIELDS;
 use crate::refusal::Refusal;
-use crate::request::Bodies;
-use crate::request::BodyMemory;
+use crate::request::{Budget, Reserved};
 
 /// Messages of at most so many bytes have a budget of their own, so that large ones do not keep
 /// them waiting.
@@ -39,13 +37,16 @@ const WAITING_MEMORY: u32 = 32 << 20;
 
 /// All memory of messages, each twice: as it came, and gathered.
 pub(crate) const MESSAGES: u64 =
-    2 * (Bodies::most(SMALL_MEMORY) + Bodies::most(LARGE_MEMORY)) + WAITING_MEMORY as u64;
+    2 * (Budget::most(SMALL_MEMORY) + Budget::most(LARGE_MEMORY)) + WAITING_MEMORY as u64;
+
+/// Message of a status for fields that cannot be read.
+pub(super) const FIELDS: &str = "its fields cannot be read";
 
 /// Memory and patience for messages. Cheap to clone.
 #[derive(Clone)]
 pub struct Intake {
-    small: Bodies,
-    large: Bodies,
+    small: Budget,
+    large: Budget,
     waiting: Arc<Semaphore>,
     patience: Duration,
 }
@@ -55,209 +56,169 @@ impl Intake {
     #[must_use]
     pub fn new(patience: Duration) -> Self {
         Self {
-            small: Bodies::new(SMALL_MEMORY),
-            large: Bodies::new(LARGE_MEMORY),
+            small: Budget::new(SMALL_MEMORY),
+            large: Budget::new(LARGE_MEMORY),
             waiting: Arc::new(Semaphore::new(WAITING_MEMORY as usize)),
             patience,
         }
     }
 
-    /// `body` as one message of at most `max` bytes, whose memory is `payer`'s. Keep [`MessageMemory`] until
-    /// the call is answered.
-    pub(super) fn bound(&self, body: Body, max: usize, payer: Payer) -> (Body, MessageMemory) {
-        let held = MessageMemory::default();
-        let bounded = Bounded {
-            body,
-            max,
-            payer,
-            prefix: [0; PREFIX_LEN],
-            seen: 0,
-            announced: None,
-            waiting: None,
-            held: Arc::clone(&held),
-            timer: Box::pin(tokio::time::sleep(self.patience)),
-            intake: self.clone(),
-        };
-        (Body::new(bounded), held)
+    /// Calls a service once the only message of the call, of at most `max` bytes, has arrived. `payer`
+    /// pays for its memory until the reply. Without `max`, the message is bounded where it is read.
+    pub(super) fn call<S>(
+        &self,
+        service: &mut S,
+        request: Request<Body>,
+        (max, payer): (Option<usize>, Payer),
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send,
+    {
+        // Only the present one has said that it is ready.
+        let next = service.clone();
+        let mut ready = std::mem::replace(service, next);
+        let intake = self.clone();
+        async move {
+            let Some(max) = max else {
+                return ready.call(request).await.map(blame);
+            };
+            match intake.gather(request, max, payer).await {
+                Ok((request, _memory)) => ready.call(request).await.map(blame),
+                Err(status) => Ok(status.into_http()),
+            }
+        }
     }
 
-    /// Memory for a message of so many bytes, once it can be had.
-    fn reserve(&self, payer: Payer, bytes: u64) -> Reserving {
-        let memory = if bytes <= SMALL {
-            self.small.clone()
+    /// The request with its whole message, and the memory of the message.
+    async fn gather(
+        &self,
+        request: Request<Body>,
+        max: usize,
+        payer: Payer,
+    ) -> Result<(Request<Body>, Reserved), Status> {
+        let (head, mut body) = request.into_parts();
+        let waited = self.patience;
+        let slow = |_| Refusal::MessageSlow { waited };
+        let first = timeout(waited, beginning(&mut body))
+            .await
+            .map_err(slow)??;
+        let len = announced(&first, max)?;
+        let memory = self.reserve(payer, len, first.len()).await?;
+        let all = timeout(waited, all(&mut body, first, PREFIX_LEN + len)).await;
+        let all = Full::new(all.map_err(slow)??);
+        Ok((Request::from_parts(head, Body::new(all)), memory))
+    }
+
+    /// Reserves memory for a message of `len` bytes, of which `came` bytes wait meanwhile.
+    async fn reserve(&self, payer: Payer, len: usize, came: usize) -> Result<Reserved, Refusal> {
+        let len = len as u64;
+        let budget = if len <= SMALL {
+            &self.small
         } else {
-            self.large.clone()
+            &self.large
         };
-        Box::pin(async move { memory.begin(payer, bytes).await })
+        let mut memory = pin!(budget.begin(payer, len));
+        let at_once = std::future::poll_fn(|context| Poll::Ready(memory.as_mut().poll(context)));
+        if let Poll::Ready(memory) = at_once.await {
+            return Ok(memory);
+        }
+        let came = u32::try_from(came).unwrap_or(u32::MAX);
+        let place = self.waiting.try_acquire_many(came);
+        let waited = Duration::ZERO;
+        let _place = place.map_err(|_| Refusal::NoMemory { waited })?;
+        let waited = self.patience;
+        let memory = timeout(waited, memory).await;
+        memory.map_err(|_| Refusal::NoMemory { waited })
     }
 }
 
-/// What tonic says of a message that its codec cannot read, which it blames on the service.
+/// The first bytes of a message, at least its prefix.
+async fn beginning(body: &mut Body) -> Result<Bytes, Status> {
+    let mut came = Bytes::new();
+    while came.len() < PREFIX_LEN {
+        let more = data(body).await?;
+        let more = more.ok_or(Refusal::from(WireError::Truncated))?;
+        came = if came.is_empty() {
+            more
+        } else {
+            [came, more].concat().into()
+        };
+    }
+    Ok(came)
+}
+
+/// Length of the message with this prefix.
+fn announced(came: &[u8], max: usize) -> Result<usize, Refusal> {
+    let prefix = came.first_chunk().ok_or(WireError::Truncated)?;
+    let [flag, len @ ..]: &[u8; PREFIX_LEN] = prefix;
+    match *flag {
+        0 => {}
+        1 => return Err(WireError::Compressed.into()),
+        flag => return Err(WireError::Flag { flag }.into()),
+    }
+    let len = u32::from_be_bytes(*len);
+    match usize::try_from(len) {
+        Ok(len) if len <= max => Ok(len),
+        _ => Err(Refusal::MessageTooLarge {
+            len: len.into(),
+            max: max as u64,
+        }),
+    }
+}
+
+/// All `len` bytes of a message and its prefix, which begin with `first`. A single frame is not copied.
+async fn all(body: &mut Body, mut first: Bytes, len: usize) -> Result<Bytes, Status> {
+    let too_many = || Refusal::from(WireError::Malformed("more than one message came"));
+    let mut missing = len.checked_sub(first.len()).ok_or_else(too_many)?;
+    let mut gathered = BytesMut::new();
+    while let Some(bytes) = data(body).await? {
+        missing = missing.checked_sub(bytes.len()).ok_or_else(too_many)?;
+        if gathered.is_empty() {
+            gathered.reserve(len);
+            gathered.extend_from_slice(&std::mem::take(&mut first));
+        }
+        gathered.extend_from_slice(&bytes);
+    }
+    if missing > 0 {
+        return Err(Refusal::from(WireError::Truncated).into());
+    }
+    if gathered.is_empty() {
+        return Ok(first);
+    }
+    Ok(gathered.freeze())
+}
+
+/// The next bytes of a body, in the pieces in which they arrived; `None`: the body has ended. May be
+/// dropped and called again.
+///
+/// # Errors
+/// The client has gone away, or breaks the rules of HTTP/2.
+pub(super) async fn data(body: &mut Body) -> Result<Option<Bytes>, Status> {
+    while let Some(frame) = body.frame().await.transpose()? {
+        // Trailers of a request say nothing.
+        if let Ok(bytes) = frame.into_data()
+            && !bytes.is_empty()
+        {
+            return Ok(Some(bytes));
+        }
+    }
+    Ok(None)
+}
+
+/// Message of tonic's status INTERNAL for a message that its codec cannot decode.
 const UNREADABLE: &str = "failed to decode Protobuf message";
 
-/// The reply, or a refusal where the client's message could not be read.
-pub(super) fn blame(reply: Response<Body>) -> Response<Body> {
+/// The reply, or a refusal if the client's message could not be decoded.
+fn blame(reply: Response<Body>) -> Response<Body> {
     // Only a reply that is an error and nothing else has a status in its head.
     let status = Status::from_header_map(reply.headers());
     let unreadable = |status: Status| {
         status.code() == Code::Internal && status.message().starts_with(UNREADABLE)
     };
-    match status.is_some_and(unreadable) {
-        true => Status::from(Refusal::from(WireError::Malformed(FIELDS))).into_http(),
-        false => reply,
+    if status.is_some_and(unreadable) {
+        return Status::from(Refusal::from(WireError::Malformed(FIELDS))).into_http();
     }
-}
-
-/// The memory of a message, once it has been announced.
-pub(super) type MessageMemory = Arc<OnceLock<BodyMemory>>;
-
-type Reserving = Pin<Box<dyn Future<Output = BodyMemory> + Send>>;
-
-/// A frame, and the memory that its message waits for.
-struct WaitingFrame {
-    frame: Frame<Bytes>,
-    _place: OwnedSemaphorePermit,
-    memory: Reserving,
-}
-
-/// A body of one message.
-struct Bounded {
-    body: Body,
-    max: usize,
-    payer: Payer,
-    prefix: [u8; PREFIX_LEN],
-    /// Bytes that have come, with the prefix.
-    seen: usize,
-    /// Bytes of the message, once its prefix has come.
-    announced: Option<u64>,
-    waiting: Option<WaitingFrame>,
-    held: MessageMemory,
-    timer: Pin<Box<Sleep>>,
-    intake: Intake,
-}
-
-impl Bounded {
-    /// Takes note of more bytes. `Some`: the prefix is complete with them, and announces so many.
-    fn count(&mut self, data: &[u8]) -> Result<Option<u64>, Refusal> {
-        let before = self.seen;
-        self.seen += data.len();
-        let rest = self.prefix.iter_mut().skip(before);
-        for (place, byte) in rest.zip(data) {
-            *place = *byte;
-        }
-        if self.seen < PREFIX_LEN {
-            return Ok(None);
-        }
-        let [flag, len @ ..] = self.prefix;
-        match flag {
-            0 => {}
-            1 => return Err(WireError::Compressed.into()),
-            flag => return Err(WireError::Flag { flag }.into()),
-        }
-        let len = u64::from(u32::from_be_bytes(len));
-        let max = self.max as u64;
-        if len > max {
-            return Err(Refusal::MessageTooLarge { len, max });
-        }
-        if (self.seen - PREFIX_LEN) as u64 > len {
-            return Err(WireError::Malformed("more than one message came").into());
-        }
-        self.announced = Some(len);
-        Ok((before < PREFIX_LEN).then_some(len))
-    }
-
-    /// True: all of the message has come.
-    fn is_whole(&self) -> bool {
-        let announced = |len| (self.seen - PREFIX_LEN) as u64 == len;
-        self.announced.is_some_and(announced)
-    }
-
-    /// The next frame, or why there is none.
-    fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.waiting.is_none() {
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                Some(Ok(frame)) => frame,
-                None if !self.is_whole() => {
-                    return Poll::Ready(Some(Err(Refusal::from(WireError::Truncated).into())));
-                }
-                other => return Poll::Ready(other),
-            };
-            let announced = match frame.data_ref() {
-                Some(data) => self.count(&data.clone())?,
-                None => None,
-            };
-            let Some(len) = announced else {
-                return Poll::Ready(Some(Ok(frame)));
-            };
-            let mut memory = self.intake.reserve(self.payer, len);
-            if let Poll::Ready(reserved) = memory.as_mut().poll(context) {
-                self.hold(reserved);
-                return Poll::Ready(Some(Ok(frame)));
-            }
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            let Some(place) = self.place(bytes) else {
-                let waited = Duration::ZERO;
-                return Poll::Ready(Some(Err(Refusal::NoMemory { waited }.into())));
-            };
-            self.waiting = Some(WaitingFrame {
-                frame,
-                _place: place,
-                memory,
-            });
-        }
-        let Some(mut waiting) = self.waiting.take() else {
-            return Poll::Ready(None);
-        };
-        let Poll::Ready(memory) = waiting.memory.as_mut().poll(context) else {
-            self.waiting = Some(waiting);
-            return Poll::Pending;
-        };
-        self.hold(memory);
-        Poll::Ready(Some(Ok(waiting.frame)))
-    }
-
-    /// Room for a frame whose message waits for memory.
-    fn place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let waiting = Arc::clone(&self.intake.waiting);
-        waiting
-            .try_acquire_many_owned(u32::try_from(bytes).ok()?)
-            .ok()
-    }
-
-    /// There is memory: the time of the message begins.
-    fn hold(&mut self, memory: BodyMemory) {
-        // A message has one prefix.
-        let _ = self.held.set(memory);
-        let patience = self.intake.patience;
-        self.timer.as_mut().reset(Instant::now() + patience);
-    }
-}
-
-impl http_body::Body for Bounded {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = self.next(context);
-        if frame.is_pending() && self.timer.as_mut().poll(context).is_ready() {
-            let waited = self.intake.patience;
-            let late = match self.waiting.take() {
-                Some(_) => Refusal::NoMemory { waited },
-                None => Refusal::MessageSlow { waited },
-            };
-            return Poll::Ready(Some(Err(late.into())));
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.is_whole() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    reply
 }

@@ -1,7 +1,5 @@
 //! Lists: a page is one message, whose memory has a budget until its client has taken it.
 
-use std::sync::Arc;
-
 use bytes::{BufMut as _, Bytes, BytesMut};
 use lumpscope_proto::{frame, v1};
 
@@ -9,7 +7,7 @@ use super::convert;
 use super::lump_store::LumpStoreService;
 use crate::door::Connection;
 use crate::refusal::Refusal;
-use crate::request::{BodyMemory, Reading, Scope};
+use crate::request::Scope;
 
 /// Memory for pages of lists.
 pub(crate) const LISTS: u64 = 32 << 20;
@@ -17,19 +15,6 @@ pub(crate) const LISTS: u64 = 32 << 20;
 const ID: u64 = 100;
 /// Bytes of an id itself.
 const RAW: usize = 16;
-
-/// A page on its way to its client.
-struct Page {
-    frame: Bytes,
-    _memory: BodyMemory,
-    _reading: Arc<Reading>,
-}
-
-impl AsRef<[u8]> for Page {
-    fn as_ref(&self) -> &[u8] {
-        &self.frame
-    }
-}
 
 /// Serves List: its only frame. A client that does not take it loses its connection, as with a get.
 ///
@@ -48,10 +33,8 @@ pub(super) async fn list(
     let rest = convert::after_token(range, &asked.page_token)?;
     let limit = convert::page_size(asked.page_size)?;
     let bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_mul(ID);
-    let waited = service.body_timeout;
-    let memory =
-        tokio::time::timeout(waited, service.list_memory.begin(scope.payer(), bytes)).await;
-    let memory = memory.map_err(|_| Refusal::NoMemory { waited })?;
+    let memory = service.lists.reserve(scope.payer(), connection, bytes);
+    let memory = memory.await?;
     let page = scope
         .ask(named, (), |store, ctx, on_done| {
             store.submit_list(ctx, rest, limit, on_done)
@@ -71,10 +54,5 @@ pub(super) async fn list(
         ids: ids.collect(),
         next_page_token: next.unwrap_or_default(),
     });
-    Ok(Bytes::from_owner(Page {
-        frame,
-        _memory: memory,
-        // It is handed over whole, so it is judged by silence alone.
-        _reading: service.readers.watch(connection, 0),
-    }))
+    Ok(memory.part(frame))
 }

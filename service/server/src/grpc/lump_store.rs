@@ -11,9 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{RpcResult, convert, describe, list, small};
 use crate::config::ServeConfig;
 use crate::refusal::Refusal;
-use crate::request::Bodies;
-use crate::request::Readers;
-use crate::request::Scope;
+use crate::request::{Budget, Readers, Replies, Scope};
 use crate::stores::{NamedStore, Stores};
 use crate::usdt::LumpOp;
 
@@ -26,8 +24,8 @@ pub struct LumpStoreService {
     pub(super) body_timeout: Duration,
     pub(super) max_message: usize,
     pub(super) min_rate: u64,
-    pub(super) put_memory: Bodies,
-    pub(super) list_memory: Bodies,
+    pub(super) put_memory: Budget,
+    pub(super) lists: Replies,
     pub(super) readers: Readers,
 }
 
@@ -38,18 +36,20 @@ impl LumpStoreService {
         stores: Stores,
         observer: Observer,
         config: &ServeConfig,
-        put_memory: Bodies,
+        put_memory: Budget,
     ) -> Self {
+        let patience = config.body_timeout;
+        let readers = Readers::new(patience, config.min_rate.0);
         Self {
             stores,
             observer,
             durability: config.durability.into(),
-            body_timeout: config.body_timeout,
+            body_timeout: patience,
             max_message: config.max_message.as_usize(),
             min_rate: config.min_rate.0,
             put_memory,
-            list_memory: Bodies::new(list::LISTS),
-            readers: Readers::new(config.body_timeout, config.min_rate.0),
+            lists: Replies::new(list::LISTS, readers.clone(), patience),
+            readers,
         }
     }
 

@@ -16,7 +16,6 @@ mod observe;
 mod put;
 mod request_id;
 mod small;
-mod source;
 mod status;
 mod web;
 mod wire;
@@ -27,7 +26,7 @@ use std::pin::Pin;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 
-pub use admin::{Admin, AdminService};
+pub use admin::AdminService;
 pub use auth::Auth;
 pub use direct::Direct;
 pub use health::Health;

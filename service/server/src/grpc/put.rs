@@ -15,10 +15,10 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::convert;
+use super::intake::data;
 use super::lump_store::LumpStoreService;
-use super::source::{Lost, PatientBody};
 use crate::refusal::Refusal;
-use crate::request::{self, Bodies, Scope, is_slow};
+use crate::request::{Budget, Reserved, Scope, is_slow};
 use crate::stores::NamedStore;
 use crate::usdt::LumpOp;
 
@@ -181,7 +181,7 @@ impl Wanted {
 
 /// Memory for a body, and the buffer that it is received into.
 pub(super) struct BodyBuffer {
-    memory: request::BodyMemory,
+    memory: Reserved,
     buf: LumpBuf,
 }
 
@@ -199,12 +199,14 @@ impl BodyBuffer {
 
 /// The stream of a put, message by message.
 pub(super) struct Incoming {
-    source: PatientBody,
+    body: Body,
     decoder: Decoder,
     input: Bytes,
+    /// Longest time without a byte, and when bytes came last, or the service began to read.
     patience: Duration,
+    last: Instant,
     min_rate: u64,
-    memory: Bodies,
+    memory: Budget,
     /// The body that comes in: announced, come, and since when.
     announced: u64,
     got: u64,
@@ -218,10 +220,11 @@ impl Incoming {
             header: MAX_HEADER,
         };
         Self {
-            source: PatientBody::new(body, service.body_timeout),
+            body,
             decoder: Decoder::new(limits),
             input: Bytes::new(),
             patience: service.body_timeout,
+            last: Instant::now(),
             min_rate: service.min_rate,
             memory: service.put_memory.clone(),
             announced: 0,
@@ -240,28 +243,25 @@ impl Incoming {
             if event.is_some() {
                 return Ok(event);
             }
-            match self.source.data().await {
-                Ok(Some(bytes)) => self.input = bytes,
-                Ok(None) => {
-                    self.decoder.finish().map_err(Refusal::from)?;
-                    return Ok(None);
-                }
-                Err(Lost::Silent(silence)) => {
-                    return Err(Refusal::StreamStalled {
-                        announced: self.announced,
-                        got: self.got,
-                        silence,
-                    }
-                    .into());
-                }
-                Err(lost @ Lost::Gone(_)) => return Err(lost.into()),
-            }
+            let until = self.last + self.patience;
+            let came = tokio::time::timeout_at(until, data(&mut self.body)).await;
+            let stalled = |_| Refusal::StreamStalled {
+                announced: self.announced,
+                got: self.got,
+                silence: self.patience,
+            };
+            let Some(bytes) = came.map_err(stalled)?? else {
+                self.decoder.finish().map_err(Refusal::from)?;
+                return Ok(None);
+            };
+            self.last = Instant::now();
+            self.input = bytes;
         }
     }
 
     /// A body of `announced` bytes is expected from now on.
     pub(super) fn begin(&mut self, announced: u64) {
-        self.source.resume();
+        self.last = Instant::now();
         (self.announced, self.got) = (announced, 0);
         self.began = Instant::now();
     }
@@ -297,7 +297,7 @@ impl Incoming {
         // What the service has waited for is not the client's.
         if waited {
             self.began += since.elapsed();
-            self.source.resume();
+            self.last = Instant::now();
         }
         written.map_err(|error| wanted.named.refusal(error))
     }

@@ -20,12 +20,11 @@ use tonic::{Code, Status};
 use tracing::Instrument as _;
 
 use super::ReplyFuture;
-use super::intake::{Intake, blame};
+use super::intake::Intake;
 use crate::door::{Caller, Connection};
-use crate::observed::AnswerMemory;
 use crate::refusal::Refusal;
 use crate::request::methods::{self, Method};
-use crate::request::{Requests, Scope, check_timeout, unless_cut_off};
+use crate::request::{ReplyMemory, Requests, Scope, check_timeout, unless_cut_off};
 
 /// A service whose calls have ids.
 #[derive(Clone)]
@@ -36,13 +35,13 @@ pub struct RequestIdService<S> {
 }
 
 impl<S> RequestIdService<S> {
-    /// Wraps `inner`, whose messages are bounded by `intake`.
+    /// Wraps `inner`, whose messages are gathered by `intake`.
     #[must_use]
-    pub fn new(inner: S, requests: Arc<Requests>, intake: Intake) -> Self {
+    pub fn new(inner: S, (requests, intake): (&Arc<Requests>, &Intake)) -> Self {
         Self {
             inner,
-            requests,
-            intake,
+            requests: Arc::clone(requests),
+            intake: intake.clone(),
         }
     }
 }
@@ -54,6 +53,7 @@ impl<S: NamedService> NamedService for RequestIdService<S> {
 impl<S> Service<http::Request<Body>> for RequestIdService<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     type Response = http::Response<Body>;
@@ -66,7 +66,8 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> ReplyFuture {
         let path = request.uri().path();
-        let max = methods::find(path).map_or(Some(0), Method::max_message);
+        // What does not exist never asks for its message.
+        let max = methods::find(path).and_then(Method::max_message);
         let method = methods::name_of(path);
         let scope = self.requests.begin(Some(method), &request);
         if let Some(caller) = request.extensions().get::<Caller>() {
@@ -76,31 +77,21 @@ where
         let refused = check_timeout(request.headers()).and_then(|()| in_time(&scope));
         request.extensions_mut().insert(Arc::clone(&scope));
         let whole = Arc::clone(&scope);
-        let payer = scope.payer();
-        let mut held = None;
-        let request = request.map(|body| {
-            let body = Body::new(WholeBody { body, scope: whole });
-            let Some(max) = max else { return body };
-            let (body, memory) = self.intake.bound(body, max, payer);
-            held = Some(memory);
-            body
-        });
-        // What is over already never asks for its message.
-        let reply = refused.map(|()| self.inner.call(request));
+        let request = request.map(|body| Body::new(WholeBody { body, scope: whole }));
+        let message = (max, scope.payer());
+        let called = self.intake.call(&mut self.inner, request, message);
         let span = scope.span().clone();
         let reply = async move {
             let reply = async {
-                match reply {
-                    Ok(reply) => until_late(&scope, reply).await,
-                    Err(refusal) => Err(refusal),
-                }
+                // Neither does what is over already.
+                refused?;
+                until_late(&scope, called).await
             };
             let mut response = match unless_cut_off(&scope, reply).await {
-                Some(Ok(response)) => blame(response?),
+                Some(Ok(response)) => response?,
                 Some(Err(refusal)) => Status::from(refusal).into_http(),
                 None => Status::from(Refusal::CutOff).into_http(),
             };
-            drop(held);
             let id = http::HeaderValue::from(scope.id());
             response.headers_mut().insert(REQUEST_ID_KEY, id);
             if response.body().is_end_stream() {
@@ -108,7 +99,7 @@ where
                 end_with(&scope, response.headers());
             }
             let cut_off = scope.cut_off();
-            let kept = response.extensions_mut().remove::<Arc<AnswerMemory>>();
+            let kept = response.extensions_mut().remove::<Arc<ReplyMemory>>();
             Ok(response.map(|body| {
                 Body::new(TracedBody {
                     body,
@@ -201,7 +192,7 @@ impl http_body::Body for WholeBody {
 struct TracedBody {
     body: Body,
     /// Memory that its bytes hold until they are sent; `None`: none is counted, or they count it.
-    kept: Option<Arc<AnswerMemory>>,
+    kept: Option<Arc<ReplyMemory>>,
     scope: Arc<Scope>,
     /// Ends when the request's store cuts it off; `None`: it is in none, or that is done.
     cut_off: Option<Pin<Box<WaitForCancellationFutureOwned>>>,

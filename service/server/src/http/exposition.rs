@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
 use crate::observed::Unanswered;
-use crate::telemetry::{Metrics, MetricsFormat};
+use crate::telemetry::MetricsFormat;
 
 /// A form, and its name in the answer.
 type Named = (MetricsFormat, &'static str);
@@ -68,12 +68,6 @@ fn named(kind: &str, parameters: &[&str]) -> Option<Named> {
         ("text/plain", Some("1.0.0")) => Some(NEWER_PLAIN),
         _ => None,
     }
-}
-
-/// The metrics in this form; `None`: they could not be written. Asks the observer, which may be
-/// busy: no work for a thread of the runtime.
-pub(super) fn write(form: MetricsFormat, metrics: &Metrics) -> Option<Bytes> {
-    metrics.write(form).ok().map(Bytes::from)
 }
 
 /// The answer with these metrics.

@@ -1,17 +1,8 @@
-//! Memory for answers about what was observed, until their clients have taken them.
+//! Sizes of answers about what was observed, which have memory until their clients have taken them.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::Bytes;
-use lumpscope_engine::Payer;
 use lumpscope_proto::v1::ListSlowestRequest;
 
 use super::asking::{DEFAULT_SLOWEST, MOST_SLOWEST};
-use crate::config::ServeConfig;
-use crate::door::Connection;
-use crate::refusal::Refusal;
-use crate::request::{Bodies, BodyMemory, Readers, Reading};
 
 /// Memory for answers.
 pub(crate) const ANSWERS: u64 = 64 << 20;
@@ -22,107 +13,21 @@ pub(crate) const UNPACKED: usize = 8;
 /// Bytes of the report of a store: five of these, and its histograms.
 const REPORT: u64 = 1 << 20;
 
-/// A question whose answer can be long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Question {
-    /// The reports of so many stores.
-    Reports(usize),
-    /// One request.
-    Explain,
-    /// The slowest requests, at most so many.
-    Slowest(usize),
+/// Most bytes of an answer with the reports of so many stores.
+pub(crate) fn bytes_of_reports(stores: usize) -> u64 {
+    stores as u64 * REPORT
 }
 
-impl Question {
-    /// As many of the slowest requests as are asked for.
-    pub(crate) fn slowest(asked: &ListSlowestRequest) -> (usize, Self) {
-        let limit = match usize::try_from(asked.limit) {
-            Ok(0) => DEFAULT_SLOWEST,
-            limit => limit.unwrap_or(MOST_SLOWEST).min(MOST_SLOWEST),
-        };
-        (limit, Self::Slowest(limit))
-    }
-
-    fn bytes(self) -> u64 {
-        match self {
-            Self::Reports(stores) => stores as u64 * REPORT,
-            Self::Explain => EXPLAINED,
-            Self::Slowest(limit) => limit as u64 * EXPLAINED,
-        }
-    }
+/// Most bytes of an answer with so many explained requests.
+pub(crate) fn bytes_of_explained(requests: usize) -> u64 {
+    requests as u64 * EXPLAINED
 }
 
-/// The memory of all answers. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Answers {
-    memory: Bodies,
-    readers: Readers,
-    patience: Duration,
-}
-
-/// The memory of an answer on its way to its client, which loses its connection if it does not take
-/// the answer.
-pub(crate) struct AnswerMemory {
-    memory: BodyMemory,
-    _reading: Arc<Reading>,
-}
-
-/// Bytes of an answer.
-struct AnswerBytes {
-    bytes: Bytes,
-    _kept: Arc<AnswerMemory>,
-}
-
-impl AsRef<[u8]> for AnswerBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl AnswerMemory {
-    /// The answer has so many bytes: the rest is given back.
-    pub(crate) fn shrink(&self, bytes: usize) {
-        self.memory.shrink(u64::try_from(bytes).unwrap_or(u64::MAX));
-    }
-
-    /// These bytes, which hold the memory until the transport has sent them.
-    pub(crate) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(AnswerBytes {
-            bytes,
-            _kept: Arc::clone(self),
-        })
-    }
-}
-
-impl Answers {
-    pub(super) fn new(config: &ServeConfig) -> Self {
-        Self {
-            memory: Bodies::new(ANSWERS),
-            readers: Readers::new(config.body_timeout, config.min_rate.0),
-            patience: config.body_timeout,
-        }
-    }
-
-    /// Waits for the memory of an answer. To be put into the extensions of the reply.
-    pub(crate) async fn keep(
-        &self,
-        payer: Payer,
-        connection: Option<&Connection>,
-        question: Question,
-    ) -> Result<Arc<AnswerMemory>, Refusal> {
-        let bytes = question.bytes();
-        let all = async {
-            let mut memory = self.memory.begin(payer, bytes).await;
-            memory.cover(bytes).await;
-            memory
-        };
-        let waited = self.patience;
-        let memory = tokio::time::timeout(waited, all).await;
-        Ok(Arc::new(AnswerMemory {
-            memory: memory.map_err(|_| Refusal::NoMemory { waited })?,
-            // It is handed over whole, so it is judged by silence alone.
-            _reading: self.readers.watch(connection, 0),
-        }))
+/// As many of the slowest requests as are asked for.
+pub(crate) fn slowest_limit(asked: &ListSlowestRequest) -> usize {
+    match usize::try_from(asked.limit) {
+        Ok(0) => DEFAULT_SLOWEST,
+        limit => limit.unwrap_or(MOST_SLOWEST).min(MOST_SLOWEST),
     }
 }
 
@@ -204,23 +109,7 @@ mod tests {
         assert!(bytes <= EXPLAINED, "{bytes}");
         let sent = longest.encoded_len();
         assert!(bytes <= (sent * UNPACKED) as u64, "{bytes} for {sent}");
-        let bytes = Question::Slowest(MOST_SLOWEST).bytes();
+        let bytes = bytes_of_explained(MOST_SLOWEST);
         assert!(bytes <= ANSWERS, "{bytes}");
-    }
-
-    #[tokio::test]
-    async fn who_takes_no_answer_keeps_its_memory_from_others() {
-        let answers = Answers::new(&ServeConfig::default());
-        let payer = Payer::default();
-        let all = Question::Slowest(MOST_SLOWEST);
-        let kept = answers.keep(payer, None, all).await.unwrap();
-        let part = kept.part(Bytes::from_static(b"an answer"));
-        drop(kept);
-        let next = answers.keep(payer, None, all);
-        tokio::pin!(next);
-        let soon = Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, &mut next).await.is_err());
-        drop(part);
-        next.await.unwrap();
     }
 }

@@ -8,7 +8,7 @@ mod watches;
 
 use lumpscope_observer::EventPolicy;
 
-pub(crate) use answers::{ANSWERS, AnswerMemory, Question, UNPACKED};
+pub(crate) use answers::{ANSWERS, UNPACKED, bytes_of_explained, bytes_of_reports, slowest_limit};
 pub(crate) use asking::{Asking, DEFAULT_SLOWEST, MOST_SLOWEST};
 pub(crate) use turns::{SharedAnswers, Unanswered};
 pub use watches::{MAX_VIEWERS, MAX_WATCHES, WatchKind, Watches};

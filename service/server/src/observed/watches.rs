@@ -1,14 +1,16 @@
 //! Counts the calls and pages that watch what happens, and bounds their number.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lumpscope_observer::Room;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::answers::Answers;
+use super::answers::ANSWERS;
 use super::turns::Turns;
 use crate::config::ServeConfig;
 use crate::refusal::Refusal;
+use crate::request::{Readers, Replies};
 
 /// Calls of Trace and Record under way at a time; more are refused.
 pub const MAX_WATCHES: usize = 16;
@@ -48,12 +50,12 @@ impl WatchKind {
 
 /// Counts who watches, and what they missed.
 pub struct Watches {
-    calls: AtomicUsize,
-    viewers: AtomicUsize,
+    calls: Arc<Semaphore>,
+    viewers: Arc<Semaphore>,
     by_kind: [WatchCounts; WatchKind::ALL.len()],
     /// Places for questions, of gRPC and of the page together, and memory for their answers.
     pub(crate) turns: Turns,
-    pub(crate) answers: Answers,
+    pub(crate) answers: Replies,
     /// For what Trace and Record keep for clients.
     pub(crate) blocks: Arc<Room>,
     pub(crate) lines: Arc<Room>,
@@ -69,12 +71,14 @@ impl Watches {
     /// Nobody watches. Must be called within a runtime.
     #[must_use]
     pub fn new(config: &ServeConfig) -> Self {
+        let patience = config.body_timeout;
+        let readers = Readers::new(patience, config.min_rate.0);
         Self {
-            calls: Default::default(),
-            viewers: Default::default(),
+            calls: Arc::new(Semaphore::new(MAX_WATCHES)),
+            viewers: Arc::new(Semaphore::new(MAX_VIEWERS)),
             by_kind: Default::default(),
             turns: Turns::default(),
-            answers: Answers::new(config),
+            answers: Replies::new(ANSWERS, readers, patience),
             blocks: Room::new(BLOCKS),
             lines: Room::new(LINES),
         }
@@ -82,14 +86,6 @@ impl Watches {
 
     fn of(&self, kind: WatchKind) -> &WatchCounts {
         &self.by_kind[kind as usize]
-    }
-
-    /// How many there are of those that share a limit, and the limit.
-    fn together(&self, kind: WatchKind) -> (&AtomicUsize, usize) {
-        match kind {
-            WatchKind::Trace | WatchKind::Record => (&self.calls, MAX_WATCHES),
-            WatchKind::Page => (&self.viewers, MAX_VIEWERS),
-        }
     }
 
     /// Calls of this kind, or pages, that are open.
@@ -109,15 +105,18 @@ impl Watches {
     /// # Errors
     /// [`Refusal::TooManyWatches`].
     pub(crate) fn begin(self: &Arc<Self>, kind: WatchKind) -> Result<Watching, Refusal> {
-        let (open, max) = self.together(kind);
-        let room = |now| (now < max).then_some(now + 1);
-        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
-            .map_err(|_| Refusal::TooManyWatches { max })?;
+        let (places, max) = match kind {
+            WatchKind::Trace | WatchKind::Record => (&self.calls, MAX_WATCHES),
+            WatchKind::Page => (&self.viewers, MAX_VIEWERS),
+        };
+        let place = Arc::clone(places).try_acquire_owned();
+        let place = place.map_err(|_| Refusal::TooManyWatches { max })?;
         self.of(kind).open.fetch_add(1, Ordering::Relaxed);
         Ok(Watching {
             watches: Arc::clone(self),
             kind,
             dropped: 0,
+            _place: place,
         })
     }
 }
@@ -127,6 +126,7 @@ pub(crate) struct Watching {
     watches: Arc<Watches>,
     kind: WatchKind,
     dropped: u64,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Watching {
@@ -141,8 +141,6 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let (open, _) = self.watches.together(self.kind);
-        open.fetch_sub(1, Ordering::Relaxed);
         let counts = self.watches.of(self.kind);
         counts.open.fetch_sub(1, Ordering::Relaxed);
     }

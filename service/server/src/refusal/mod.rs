@@ -133,12 +133,6 @@ pub enum Refusal {
         /// How long nothing came.
         silence: Duration,
     },
-    /// The client fell silent before it announced a body.
-    #[error("nothing came for {} s: the request was given up; call again", silence.as_secs())]
-    Silent {
-        /// How long nothing came.
-        silence: Duration,
-    },
     /// The body of a put comes too slowly.
     #[error(
         "{got} of {announced} bytes came in {} s, which is less than {min_rate} bytes a second: \

@@ -43,9 +43,7 @@ impl Refusal {
             Self::ServiceForbidden { .. } => (Code::PermissionDenied, "SERVICE_FORBIDDEN"),
             Self::UnknownStore { .. } => (Code::NotFound, "UNKNOWN_STORE"),
             Self::TooLongForOne { .. } => (Code::OutOfRange, "TOO_LONG_FOR_ONE_MESSAGE"),
-            Self::StreamStalled { .. } | Self::Silent { .. } => {
-                (Code::DeadlineExceeded, "CLIENT_SILENT")
-            }
+            Self::StreamStalled { .. } => (Code::DeadlineExceeded, "CLIENT_SILENT"),
             Self::StreamSlow { .. } => (Code::DeadlineExceeded, "CLIENT_SLOW"),
             Self::MessageTooLarge { .. } => (Code::OutOfRange, "MESSAGE_TOO_LARGE"),
             Self::MessageSlow { .. } => (Code::DeadlineExceeded, "CLIENT_SLOW"),

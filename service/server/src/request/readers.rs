@@ -5,7 +5,6 @@
 //! connection of a client that is too slow is ended.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -58,9 +57,7 @@ impl ReadersShared {
             .filter_map(Weak::upgrade)
             .collect();
         for reading in all {
-            if let Some(why) = reading.progress().too_slow(self.patience, self.min_rate) {
-                reading.cut_off(why);
-            }
+            reading.look(self.patience, self.min_rate);
         }
     }
 }
@@ -100,11 +97,15 @@ impl Readers {
             number,
             readers: Arc::downgrade(&self.shared),
             connection: connection.cloned(),
-            began: Instant::now(),
-            waits: Waits::default(),
-            total,
-            taken: AtomicU64::new(0),
-            last_ms: AtomicU64::new(0),
+            progress: Mutex::new(ReadProgress {
+                time: OwnTime {
+                    before: Duration::ZERO,
+                    since: Some(Instant::now()),
+                },
+                last: Duration::ZERO,
+                taken: 0,
+                total,
+            }),
         });
         state.all.insert(number, Arc::downgrade(&reading));
         reading
@@ -117,111 +118,92 @@ pub struct Reading {
     readers: Weak<ReadersShared>,
     /// `None`: it came by no socket, and cannot be slow.
     connection: Option<Connection>,
-    began: Instant,
-    waits: Waits,
-    total: u64,
-    taken: AtomicU64,
-    /// Milliseconds of its own time from the beginning to when bytes were taken last.
-    last_ms: AtomicU64,
+    progress: Mutex<ReadProgress>,
 }
 
 impl Reading {
+    fn progress(&self) -> MutexGuard<'_, ReadProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The transport has asked for more and got `bytes`.
     pub fn took(&self, bytes: u64) {
-        self.last_ms.store(self.own_ms(), Ordering::Relaxed);
-        self.taken.fetch_add(bytes, Ordering::Relaxed);
+        let mut progress = self.progress();
+        progress.last = progress.time.passed(Instant::now());
+        progress.taken += bytes;
     }
 
     /// The transport has asked for more and there is none yet: from now on the client waits, and
     /// its own time stands still.
     pub fn waits(&self) {
-        self.waits.begin(self.now_ms());
+        self.progress().time.stop(Instant::now());
     }
 
     /// There are bytes for it again.
     pub fn goes_on(&self) {
-        self.waits.end(self.now_ms());
+        self.progress().time.go_on(Instant::now());
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
-    }
-
-    /// Time from the beginning in which the service had bytes for it.
-    fn own_ms(&self) -> u64 {
-        self.waits.without(self.now_ms())
-    }
-
-    fn cut_off(&self, why: &'static str) {
-        if let Some(connection) = &self.connection {
+    /// Closes the connection of a client that is too slow.
+    fn look(&self, patience: Duration, min_rate: u64) {
+        let progress = self.progress();
+        let passed = progress.time.passed(Instant::now());
+        let why = progress.too_slow(passed, patience, min_rate);
+        drop(progress);
+        if let (Some(connection), Some(why)) = (&self.connection, why) {
             connection.close(why);
         }
     }
-
-    fn progress(&self) -> ReadProgress {
-        ReadProgress {
-            elapsed: Duration::from_millis(self.own_ms()),
-            last: Duration::from_millis(self.last_ms.load(Ordering::Relaxed)),
-            taken: self.taken.load(Ordering::Relaxed),
-            total: self.total,
-        }
-    }
 }
 
-/// Times in which a client waits for the service, by a clock of milliseconds.
-#[derive(Default)]
-struct Waits {
-    /// When the present one began, and one more; 0: there is none.
-    since: AtomicU64,
-    /// All before.
-    sum: AtomicU64,
+/// Time in which the service had bytes for a client.
+struct OwnTime {
+    before: Duration,
+    /// `None`: the client waits for the service.
+    since: Option<Instant>,
 }
 
-impl Waits {
-    fn begin(&self, now: u64) {
-        let since = now.saturating_add(1);
-        let (set, unset) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.since.compare_exchange(0, since, set, unset);
+impl OwnTime {
+    fn passed(&self, now: Instant) -> Duration {
+        let since = self.since.map(|since| now.duration_since(since));
+        self.before + since.unwrap_or_default()
     }
 
-    fn end(&self, now: u64) {
-        let since = self.since.swap(0, Ordering::Relaxed);
-        if since > 0 {
-            let waited = now.saturating_add(1).saturating_sub(since);
-            self.sum.fetch_add(waited, Ordering::Relaxed);
-        }
+    fn stop(&mut self, now: Instant) {
+        self.before = self.passed(now);
+        self.since = None;
     }
 
-    /// The time until now without them.
-    fn without(&self, now: u64) -> u64 {
-        let since = self.since.load(Ordering::Relaxed);
-        let until = since.checked_sub(1).unwrap_or(now);
-        until.saturating_sub(self.sum.load(Ordering::Relaxed))
+    fn go_on(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
     }
 }
 
 /// How far a client has come.
-#[derive(Clone, Copy)]
 struct ReadProgress {
-    elapsed: Duration,
-    /// When it took bytes last, from the beginning.
+    time: OwnTime,
+    /// When it took bytes last, in its own time.
     last: Duration,
     taken: u64,
     total: u64,
 }
 
 impl ReadProgress {
-    fn too_slow(self, patience: Duration, min_rate: u64) -> Option<&'static str> {
+    fn too_slow(
+        &self,
+        passed: Duration,
+        patience: Duration,
+        min_rate: u64,
+    ) -> Option<&'static str> {
         let under_way = (CHUNK as u64 * UNDER_WAY)
             .checked_div(min_rate)
             .unwrap_or(0);
-        if self.elapsed.saturating_sub(self.last) > patience + Duration::from_secs(under_way) {
+        if passed.saturating_sub(self.last) > patience + Duration::from_secs(under_way) {
             return Some("a client takes nothing of the lump it asked for");
         }
         // What was handed over whole is judged by silence alone.
-        let slow = self.taken < self.total
-            && self.elapsed > patience
-            && is_slow(self.taken, self.elapsed, min_rate);
+        let slow =
+            self.taken < self.total && passed > patience && is_slow(self.taken, passed, min_rate);
         slow.then_some("a client takes the lump it asked for too slowly")
     }
 }
@@ -243,13 +225,17 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn verdict(elapsed: u64, last: u64, taken: u64, min_rate: u64) -> bool {
+        let elapsed = Duration::from_secs(elapsed);
         let progress = ReadProgress {
-            elapsed: Duration::from_secs(elapsed),
+            time: OwnTime {
+                before: elapsed,
+                since: None,
+            },
             last: Duration::from_secs(last),
             taken,
             total: 100 * MIB,
         };
-        progress.too_slow(PATIENCE, min_rate).is_some()
+        progress.too_slow(elapsed, PATIENCE, min_rate).is_some()
     }
 
     #[test]
@@ -273,16 +259,22 @@ mod tests {
 
     #[test]
     fn the_time_of_a_client_stands_still_while_it_waits_for_the_service() {
-        let waits = Waits::default();
-        assert_eq!(waits.without(7), 7);
-        waits.begin(10);
-        waits.begin(500);
-        assert_eq!(waits.without(1000), 10);
-        waits.end(1000);
-        waits.end(2000);
-        assert_eq!(waits.without(1009), 19);
-        waits.begin(1010);
-        assert_eq!(waits.without(5000), 20);
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut time = OwnTime {
+            before: Duration::ZERO,
+            since: Some(begin),
+        };
+        let passed = |time: &OwnTime, ms| time.passed(at(ms)).as_millis();
+        assert_eq!(passed(&time, 7), 7);
+        time.stop(at(10));
+        time.stop(at(500));
+        assert_eq!(passed(&time, 1000), 10);
+        time.go_on(at(1000));
+        time.go_on(at(2000));
+        assert_eq!(passed(&time, 1009), 19);
+        time.stop(at(1010));
+        assert_eq!(passed(&time, 5000), 20);
     }
 
     #[tokio::test]

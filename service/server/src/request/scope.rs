@@ -374,6 +374,15 @@ impl Scope {
         asked.await.map_err(|error| named.refusal(error))
     }
 
+    /// Waits until all that a store has acknowledged is on stable storage.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn sync(&self, named: &NamedStore) -> Result<(), Refusal> {
+        self.ask(named, (), |store, _, on_done| store.submit_sync(on_done))
+            .await
+    }
+
     /// How the engine is to treat what it is asked for this request.
     #[must_use]
     pub fn waits(&self) -> RequestCtx {
@@ -439,21 +448,14 @@ impl Scope {
     /// Splits the request's time so that the stages add up to the whole.
     fn summary(&self, state: &ScopeState, end_ns: u64, code: Code) -> EndedRequest {
         let total = end_ns.saturating_sub(self.begin_ns);
-        let (recv_ns, engine) = match state.received_ns {
-            Some(received) => {
-                let recv_ns = received.min(total);
-                (recv_ns, state.engine.within(total - recv_ns))
-            }
-            // An engine question that came before the last one is no part of the body's arrival.
-            None => {
-                let recv_ns = state.handed_ns.map_or(total, |handed| {
-                    let until = handed.saturating_sub(self.begin_ns);
-                    until.saturating_sub(state.before.total_ns())
-                });
-                let recv_ns = recv_ns.min(total);
-                (recv_ns, state.engine.within(total - recv_ns))
-            }
+        // An engine question that came before the last one is no part of the body's arrival.
+        let handed = |handed: u64| {
+            let until = handed.saturating_sub(self.begin_ns);
+            until.saturating_sub(state.before.total_ns())
         };
+        let received = state.received_ns.or_else(|| state.handed_ns.map(handed));
+        let recv_ns = received.map_or(total, |ns| ns.min(total));
+        let engine = state.engine.within(total - recv_ns);
         let reply_ns = total.saturating_sub(recv_ns + engine.total_ns());
         EndedRequest {
             request: self.id,

@@ -21,7 +21,7 @@ use super::process;
 use super::store_stats;
 use crate::door::{Door, ENTRANCES};
 use crate::observed::Watches;
-use crate::request::Bodies;
+use crate::request::Budget;
 use crate::stores::{FailedStore, NamedStore, Stores};
 
 /// Where the numbers come from. Cheap to clone.
@@ -38,7 +38,7 @@ pub struct Sources {
     /// How connections are let in.
     pub door: Door,
     /// Memory for bodies that are being put.
-    pub put_memory: Bodies,
+    pub put_memory: Budget,
     /// Exports requests as spans.
     pub tracing: Tracing,
     /// Live watchers.

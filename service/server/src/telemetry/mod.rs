@@ -18,4 +18,5 @@ pub mod store_stats;
 pub(crate) use collector::MetricsFormat;
 pub use collector::Sources;
 pub(crate) use ended::Reporter;
+pub(crate) use process::status_bytes;
 pub(crate) use registry::Metrics;

@@ -97,7 +97,7 @@ fn status_number(status: &str, name: &str) -> Option<u64> {
 }
 
 /// A line `NAME NUMBER kB` of a status file, in bytes.
-fn status_bytes(status: &str, name: &str) -> Option<u64> {
+pub(crate) fn status_bytes(status: &str, name: &str) -> Option<u64> {
     status_number(status, name)?.checked_mul(1024)
 }
 

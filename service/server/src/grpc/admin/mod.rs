@@ -8,10 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lumpscope_engine::{Error, OnDone};
 use lumpscope_observer::Observer;
 use lumpscope_proto::v1::{self, admin_server};
-use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
 use super::RpcResult;
@@ -25,7 +23,7 @@ use crate::telemetry::Sources;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// State for running the service.
-pub struct Admin {
+struct Admin {
     stores: Stores,
     observer: Observer,
     requests: Arc<RequestMetrics>,
@@ -36,11 +34,17 @@ pub struct Admin {
     started: Instant,
 }
 
-impl Admin {
+/// The gRPC service; cheap to clone.
+#[derive(Clone)]
+pub struct AdminService {
+    admin: Arc<Admin>,
+}
+
+impl AdminService {
     /// For the service with this configuration.
     #[must_use]
     pub fn new(config: &ServeConfig, sources: &Sources, health: Health) -> Self {
-        Self {
+        let admin = Admin {
             stores: sources.stores.clone(),
             observer: sources.observer.clone(),
             requests: Arc::clone(&sources.requests),
@@ -49,20 +53,7 @@ impl Admin {
             settings: config.settings().into_iter().collect(),
             drain_timeout: config.drain_timeout,
             started: Instant::now(),
-        }
-    }
-}
-
-/// The gRPC service; cheap to clone.
-#[derive(Clone)]
-pub struct AdminService {
-    admin: Arc<Admin>,
-}
-
-impl AdminService {
-    /// A service around `admin`.
-    #[must_use]
-    pub fn new(admin: Admin) -> Self {
+        };
         Self {
             admin: Arc::new(admin),
         }
@@ -77,29 +68,12 @@ impl AdminService {
     }
 }
 
-/// Asks an engine and waits without holding a thread.
-async fn ask<T: Send + 'static>(
-    named: &NamedStore,
-    submit: impl FnOnce(OnDone<T>) -> Result<(), Error>,
-) -> Result<T, Refusal> {
-    let (done, result) = oneshot::channel();
-    let on_done: OnDone<T> = Box::new(move |outcome, _| {
-        // The receiver is gone when the client is: nobody wants the answer then.
-        let _ = done.send(outcome);
-    });
-    let outcome = match submit(on_done) {
-        Ok(()) => result.await.unwrap_or(Err(Error::Closed)),
-        Err(error) => Err(error),
-    };
-    outcome.map_err(|error| named.refusal(error))
-}
-
 #[tonic::async_trait]
 impl admin_server::Admin for AdminService {
     async fn sync(&self, request: Request<v1::SyncRequest>) -> RpcResult<v1::SyncResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
-        ask(&named, |on_done| named.store.submit_sync(on_done)).await?;
+        scope.sync(&named).await?;
         Ok(Response::new(v1::SyncResponse {
             request_id: scope.id(),
         }))
@@ -111,7 +85,10 @@ impl admin_server::Admin for AdminService {
     ) -> RpcResult<v1::CollectJournalResponse> {
         let scope = Scope::of(request.extensions());
         let named = self.store(&scope, &request.get_ref().store)?;
-        let done = ask(&named, |on_done| named.store.submit_collect(on_done)).await?;
+        let done = scope.ask(&named, (), |store, _, on_done| {
+            store.submit_collect(on_done)
+        });
+        let done = done.await?;
         Ok(Response::new(v1::CollectJournalResponse {
             request_id: scope.id(),
             freed_bytes: done.freed_bytes,

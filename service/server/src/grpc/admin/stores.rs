@@ -9,7 +9,7 @@ use std::time::Duration;
 use lumpscope_proto::v1;
 use tonic::Status;
 
-use super::{Admin, AdminService, ask};
+use super::{Admin, AdminService};
 use crate::config::StoreSpec;
 use crate::grpc::describe;
 use crate::refusal::Refusal;
@@ -98,7 +98,7 @@ pub(super) async fn drain(
     };
     if under_way == 0 {
         for named in stores.iter().filter(|named| named.failed().is_empty()) {
-            ask(named, |on_done| named.store.submit_sync(on_done)).await?;
+            scope.sync(named).await?;
         }
     }
     tracing::info!(store = asked.store, under_way, "drained");

@@ -15,11 +15,11 @@ use self::live::{BLOCKS_WAITING, Batch, BoxStream, Doubts, LINES_WAITING, LiveRe
 use super::RpcResult;
 use crate::door::Connection;
 use crate::observed::{
-    AnswerMemory, Asking, Question, SharedAnswers, UNPACKED, Unanswered, WatchKind, Watches,
-    convert,
+    Asking, SharedAnswers, UNPACKED, Unanswered, WatchKind, Watches, bytes_of_explained,
+    bytes_of_reports, convert, slowest_limit,
 };
 use crate::refusal::Refusal;
-use crate::request::Scope;
+use crate::request::{ReplyMemory, Scope};
 use crate::stores::Stores;
 
 /// Block requests in one reply.
@@ -58,6 +58,17 @@ impl ObserveService {
             watches,
             stopped,
         }
+    }
+
+    /// Memory for an answer of at most `bytes`.
+    async fn memory(
+        &self,
+        scope: &Scope,
+        connection: Option<&Connection>,
+        bytes: u64,
+    ) -> Result<Arc<ReplyMemory>, Refusal> {
+        let answers = &self.watches.answers;
+        answers.reserve(scope.payer(), connection, bytes).await
     }
 
     /// The stores that are meant by a name, or by none, and that the caller may use.
@@ -99,7 +110,7 @@ fn of<T>(request: &Request<T>) -> (Arc<Scope>, Option<Connection>) {
 }
 
 /// A reply that takes its memory along.
-fn with<T: Message>(kept: Arc<AnswerMemory>, answer: T) -> Response<T> {
+fn with<T: Message>(kept: Arc<ReplyMemory>, answer: T) -> Response<T> {
     kept.shrink(answer.encoded_len() * UNPACKED);
     let mut response = Response::new(answer);
     response.extensions_mut().insert(kept);
@@ -112,12 +123,8 @@ impl Observe for ObserveService {
         let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
-        let question = Question::Reports(names.len());
-        let kept = self
-            .watches
-            .answers
-            .keep(scope.payer(), connection.as_ref(), question);
-        let kept = kept.await?;
+        let bytes = bytes_of_reports(names.len());
+        let kept = self.memory(&scope, connection.as_ref(), bytes).await?;
         let report = move |r| convert::store_report(r, !asked.without_heat);
         let key = (names.clone(), asked.without_heat);
         let question = self.asking.question(move |observer| {
@@ -137,11 +144,8 @@ impl Observe for ObserveService {
         request: Request<v1::ExplainRequest>,
     ) -> RpcResult<v1::ExplainResponse> {
         let (scope, connection) = of(&request);
-        let kept = self
-            .watches
-            .answers
-            .keep(scope.payer(), connection.as_ref(), Question::Explain);
-        let kept = kept.await?;
+        let bytes = bytes_of_explained(1);
+        let kept = self.memory(&scope, connection.as_ref(), bytes).await?;
         let id = request.into_inner().request_id;
         let may_use = |store: &str| scope.may_use(store);
         let known = self.asking.explain(id, may_use).await.map_err(unanswered)?;
@@ -159,12 +163,9 @@ impl Observe for ObserveService {
         let (scope, connection) = of(&request);
         let asked = request.into_inner();
         let names = self.meant(&scope, &asked.store)?;
-        let (limit, question) = Question::slowest(&asked);
-        let kept = self
-            .watches
-            .answers
-            .keep(scope.payer(), connection.as_ref(), question);
-        let kept = kept.await?;
+        let limit = slowest_limit(&asked);
+        let bytes = bytes_of_explained(limit);
+        let kept = self.memory(&scope, connection.as_ref(), bytes).await?;
         let within = match asked.within_seconds {
             0 => u32::MAX,
             seconds => seconds,

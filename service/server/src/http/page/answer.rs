@@ -10,7 +10,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::observed::AnswerMemory;
+use crate::request::ReplyMemory;
 
 /// Headers of every answer with data: not to be cached, with a fixed type.
 pub(super) const BROWSER_RULES: [(HeaderName, HeaderValue); 2] = [
@@ -26,7 +26,7 @@ pub(super) fn said(status: StatusCode, value: &Value) -> Response {
 }
 
 /// Keeps the memory of an answer until the transport has taken it.
-pub(super) fn keeping(kept: Arc<AnswerMemory>, response: Response) -> Response {
+pub(super) fn keeping(kept: Arc<ReplyMemory>, response: Response) -> Response {
     // An answer whose length is not known counts as the longest.
     if let Some(bytes) = response.body().size_hint().exact() {
         kept.shrink(usize::try_from(bytes).unwrap_or(usize::MAX));

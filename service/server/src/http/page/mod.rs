@@ -55,7 +55,8 @@ use crate::config::PageConfig;
 use crate::door::{Caller, Connection, Door};
 use crate::json::to_json;
 use crate::observed::{
-    Asking, DEFAULT_SLOWEST, MAX_VIEWERS, MOST_SLOWEST, Question, Unanswered, WatchKind, Watches,
+    Asking, DEFAULT_SLOWEST, MAX_VIEWERS, MOST_SLOWEST, Unanswered, WatchKind, Watches,
+    bytes_of_explained,
 };
 use crate::request::payer;
 use crate::telemetry::Sources;
@@ -212,8 +213,8 @@ async fn slowest(
     }
     let within = asked.within_seconds.unwrap_or(DEFAULT_WITHIN);
     let of = (names, asked.failed);
-    let question = Question::Slowest(limit);
-    kept(&api, (&caller, connection), question, async {
+    let bytes = bytes_of_explained(limit);
+    kept(&api, (&caller, connection), bytes, async {
         let found = api.asking.slowest(of, within, limit).await;
         told(found.map(|found| json!({"requests": found})))
     })
@@ -229,7 +230,7 @@ async fn request(
     let Ok(id) = id.parse::<u64>() else {
         return failed(StatusCode::BAD_REQUEST, "the id of a request is a number");
     };
-    kept(&api, (&caller, connection), Question::Explain, async {
+    kept(&api, (&caller, connection), bytes_of_explained(1), async {
         let known = api.asking.explain(id, |store| caller.may_use(store)).await;
         match known {
             Ok(None) => {
@@ -248,13 +249,13 @@ async fn request(
 async fn kept(
     api: &Api,
     (caller, connection): (&Caller, Option<Extension<Connection>>),
-    question: Question,
+    bytes: u64,
     answer: impl Future<Output = Response>,
 ) -> Response {
     let connection = connection.as_deref();
     let payer = payer(caller.name(), connection);
     let answers = &api.watches.answers;
-    match answers.keep(payer, connection, question).await {
+    match answers.reserve(payer, connection, bytes).await {
         Ok(kept) => keeping(kept, answer.await),
         Err(refusal) => failed(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
     }

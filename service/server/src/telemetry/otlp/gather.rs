@@ -1,7 +1,6 @@
 //! From explained requests to spans that wait to be sent.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lumpscope_observer::{Observer, TracedRequest, Watch};
@@ -37,10 +36,7 @@ pub(super) async fn run(
             let _ = tokio::task::spawn_blocking(move || observer.settle(SETTLE_WITHIN)).await;
         }
         let now_lost = watched.dropped();
-        let counts = &shared.counts;
-        counts
-            .requests_lost
-            .fetch_add(now_lost - lost, Ordering::Relaxed);
+        lock(&shared.numbers).requests_lost += now_lost - lost;
         lost = now_lost;
         let alone = std::mem::take(&mut *lock(&shared.alone));
         for explained in watched.take().into_iter().chain(alone) {
@@ -58,7 +54,7 @@ impl ExporterShared {
         if count > room {
             // Not even made: that is the work which a collector that is away must not cost.
             let dropped = u64::try_from(count).unwrap_or(u64::MAX);
-            self.counts.queue_full.fetch_add(dropped, Ordering::Relaxed);
+            lock(&self.numbers).queue_full += dropped;
             return;
         }
         let ids = RandomIdGenerator::default();

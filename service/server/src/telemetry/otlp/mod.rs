@@ -16,7 +16,6 @@ mod send;
 mod spans;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -92,22 +91,8 @@ struct ExporterShared {
     /// The last [`CHOSEN`] requests that were chosen, for links to their spans.
     contexts: Mutex<BTreeMap<u64, TraceContext>>,
     queue: Mutex<VecDeque<SpanData>>,
-    counts: ExporterCounts,
+    numbers: Mutex<Numbers>,
     servers: Servers,
-}
-
-#[derive(Default)]
-struct ExporterCounts {
-    exported: AtomicU64,
-    queue_full: AtomicU64,
-    export_failed: AtomicU64,
-    shutdown: AtomicU64,
-    requests_lost: AtomicU64,
-    failures: AtomicU64,
-    /// Spans of the batch under way.
-    sending: AtomicU64,
-    /// -1: not known.
-    up: AtomicI64,
 }
 
 /// A collector that takes the spans; `None`: nothing is exported. Must be called within a runtime, and
@@ -138,10 +123,7 @@ impl Tracing {
             alone: Mutex::default(),
             contexts: Mutex::default(),
             queue: Mutex::default(),
-            counts: ExporterCounts {
-                up: AtomicI64::new(-1),
-                ..ExporterCounts::default()
-            },
+            numbers: Mutex::default(),
             servers,
         });
         let (stop, stopped) = watch::channel(false);
@@ -179,13 +161,13 @@ impl Tracing {
         let running = self.running.as_ref()?;
         let trace_id = match parent {
             Some(parent) => parent.trace_id(),
-            None => running.new_trace_id(),
+            None => u128::from_be_bytes(running.ids.new_trace_id().to_bytes()),
         };
         let sampled = parent.is_some_and(TraceParent::is_sampled);
         let wanted = sampled || running.sampling.wants(trace_id, took, code);
         wanted.then(|| TraceContext {
             trace_id,
-            span_id: running.new_span_id(),
+            span_id: new_span_id(&running.ids),
             parent_span_id: parent.map_or(0, TraceParent::span_id),
         })
     }
@@ -203,11 +185,7 @@ impl Tracing {
         let mut chosen = lock(&running.shared.chosen);
         if chosen.len() >= CHOSEN {
             chosen.pop_front();
-            running
-                .shared
-                .counts
-                .requests_lost
-                .fetch_add(1, Ordering::Relaxed);
+            lock(&running.shared.numbers).requests_lost += 1;
         }
         chosen.push_back(about);
     }
@@ -221,29 +199,15 @@ impl Tracing {
         if alone.len() < WATCHED {
             alone.push(spans::without_observer(what, trace));
         } else {
-            running
-                .shared
-                .counts
-                .requests_lost
-                .fetch_add(1, Ordering::Relaxed);
+            lock(&running.shared.numbers).requests_lost += 1;
         }
     }
 
     /// Counts so far; `None`: nothing is exported.
     #[must_use]
     pub fn numbers(&self) -> Option<Numbers> {
-        let counts = &self.running.as_ref()?.shared.counts;
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let up = counts.up.load(Ordering::Relaxed);
-        Some(Numbers {
-            exported: of(&counts.exported),
-            queue_full: of(&counts.queue_full),
-            export_failed: of(&counts.export_failed),
-            shutdown: of(&counts.shutdown),
-            requests_lost: of(&counts.requests_lost),
-            failures: of(&counts.failures),
-            up: (up >= 0).then_some(up == 1),
-        })
+        let running = self.running.as_ref()?;
+        Some(*lock(&running.shared.numbers))
     }
 
     /// Sends what there is, for at most [`FLUSH_WITHIN`], and ends. Call it when all requests have
@@ -283,22 +247,6 @@ impl ExporterShared {
     }
 }
 
-impl Running {
-    /// Zero stands for "none" in both kinds of ids.
-    fn new_trace_id(&self) -> u128 {
-        loop {
-            let id = u128::from_be_bytes(self.ids.new_trace_id().to_bytes());
-            if id != 0 {
-                return id;
-            }
-        }
-    }
-
-    fn new_span_id(&self) -> u64 {
-        new_span_id(&self.ids)
-    }
-}
-
 /// The maker of spans.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("lumpscope")
@@ -308,12 +256,7 @@ fn scope() -> InstrumentationScope {
 }
 
 fn new_span_id(ids: &RandomIdGenerator) -> u64 {
-    loop {
-        let id = u64::from_be_bytes(ids.new_span_id().to_bytes());
-        if id != 0 {
-            return id;
-        }
-    }
+    u64::from_be_bytes(ids.new_span_id().to_bytes())
 }
 
 /// State after a panic elsewhere is still in order: each change here is one step.
@@ -365,7 +308,7 @@ mod tests {
             alone: Mutex::default(),
             contexts: Mutex::default(),
             queue: Mutex::default(),
-            counts: ExporterCounts::default(),
+            numbers: Mutex::default(),
             servers: servers(),
         }
     }
@@ -383,7 +326,7 @@ mod tests {
             shared.enqueue(&explained(62));
         }
         assert_eq!(lock(&shared.queue).len(), fit * spans_of_one);
-        let dropped = shared.counts.queue_full.load(Ordering::Relaxed);
+        let dropped = lock(&shared.numbers).queue_full;
         assert_eq!(dropped, 3 * u64::try_from(spans_of_one).unwrap());
         assert_eq!(shared.next_batch(10).unwrap().len(), 10);
         let left = u64::try_from(fit * spans_of_one - 10).unwrap();

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lumpscope_engine::Machine;
@@ -17,7 +16,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::spans::Servers;
-use super::{ExporterShared, FLUSH_WITHIN};
+use super::{ExporterShared, FLUSH_WITHIN, lock};
 use crate::error::ServerError;
 use crate::files;
 
@@ -82,6 +81,8 @@ pub(super) fn resource(servers: &Servers) -> Resource {
 pub(super) struct Sender {
     shared: Arc<ExporterShared>,
     exporter: SpanExporter,
+    /// Spans of the batch under way.
+    sending: u64,
     /// After a batch that was not taken.
     pause: Option<Duration>,
 }
@@ -91,6 +92,7 @@ impl Sender {
         Self {
             shared,
             exporter,
+            sending: 0,
             pause: None,
         }
     }
@@ -116,12 +118,9 @@ impl Sender {
         let sent = tokio::time::timeout(FLUSH_WITHIN, self.send_all()).await;
         let mut left = self.shared.take_queue();
         if sent.is_err() {
-            left += self.shared.counts.sending.swap(0, Ordering::Relaxed);
+            left += self.sending;
         }
-        self.shared
-            .counts
-            .shutdown
-            .fetch_add(left, Ordering::Relaxed);
+        lock(&self.shared.numbers).shutdown += left;
     }
 
     /// Sends batch after batch, until nothing is left or one is not taken.
@@ -137,38 +136,34 @@ impl Sender {
     }
 
     /// Sends one batch; false: it was not taken.
-    async fn send(&self, batch: Vec<SpanData>) -> bool {
-        let counts = &self.shared.counts;
+    async fn send(&mut self, batch: Vec<SpanData>) -> bool {
         let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
-        counts.sending.store(spans, Ordering::Relaxed);
+        self.sending = spans;
         let sent = tokio::time::timeout(TIMEOUT, self.exporter.export(batch)).await;
-        counts.sending.store(0, Ordering::Relaxed);
+        self.sending = 0;
         let why = match sent {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
         };
-        let before = counts.up.swap(i64::from(why.is_none()), Ordering::Relaxed);
-        match why {
-            None => {
-                counts.exported.fetch_add(spans, Ordering::Relaxed);
-                if before == 0 {
-                    info!("the collector of traces takes spans again");
-                }
-                true
+        let mut numbers = lock(&self.shared.numbers);
+        let before = numbers.up.replace(why.is_none());
+        let Some(why) = why else {
+            numbers.exported += spans;
+            if before == Some(false) {
+                info!("the collector of traces takes spans again");
             }
-            Some(why) => {
-                counts.failures.fetch_add(1, Ordering::Relaxed);
-                counts.export_failed.fetch_add(spans, Ordering::Relaxed);
-                // Said once, not every time.
-                if before != 0 {
-                    warn!(
-                        why,
-                        "the collector of traces does not take spans; they are dropped"
-                    );
-                }
-                false
-            }
+            return true;
+        };
+        numbers.failures += 1;
+        numbers.export_failed += spans;
+        // Said once, not every time.
+        if before != Some(false) {
+            warn!(
+                why,
+                "the collector of traces does not take spans; they are dropped"
+            );
         }
+        false
     }
 }

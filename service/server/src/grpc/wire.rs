@@ -1,4 +1,7 @@
 //! Sends replies whose bodies are slices of the buffer the disk wrote to.
+//!
+//! tonic encodes each reply into a buffer of its own. Here a body goes straight from the buffer the disk
+//! wrote to, to the socket, as [`Decoder`](lumpscope_proto::frame::Decoder) does with puts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,14 +17,14 @@ use crate::refusal::Refusal;
 
 /// The body of a reply: frames as they are, then the status as trailers. An error ends it, and so
 /// does the deadline.
-pub(in crate::grpc) struct Messages<S> {
+pub(super) struct Messages<S> {
     frames: Option<S>,
     deadline_ns: Option<u64>,
 }
 
 impl<S> Messages<S> {
     /// A body of `frames`, none of which is sent after `deadline_ns` of the monotonic clock.
-    pub(in crate::grpc) fn new(frames: S, deadline_ns: Option<u64>) -> Self {
+    pub(super) fn new(frames: S, deadline_ns: Option<u64>) -> Self {
         Self {
             frames: Some(frames),
             deadline_ns,

@@ -1,11 +1,11 @@
-//! Memory for the bodies of puts, messages and lists: had as their bytes come, and shared between
-//! those who pay for it.
+//! A budget of memory, shared by the bodies of puts, by messages, or by replies.
 //!
-//! While there is plenty, a body gets all that it will take at once. Otherwise it gets more as it
-//! grows, so that a client which announces much and sends little holds little. Nobody gets so much
-//! that the bodies under way could wait for each other: what is left must always suffice to finish
-//! them one after the other. A [`Payer`] has a share; of those who wait, the login that holds least
-//! goes first, then the connection of it that does, unless somebody has waited long.
+//! While memory is plentiful, a body reserves all of its memory when it begins. Otherwise it reserves
+//! more as it grows, so a client that announces much and sends little holds little. Bodies in flight
+//! never deadlock: free memory always suffices to finish them one after the other.
+//!
+//! A [`Payer`] has a share of the budget. Among waiters the login that holds least goes first, then the
+//! connection that holds least, but before both a waiter of more than a second.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,56 +21,44 @@ const UNIT: u64 = 4096;
 const SMALL: u64 = 64 << 10;
 /// Share of the budget that the reserve has beside it.
 const RESERVE: u64 = 16;
-/// Others get so many bytes at a time: a huge page.
+/// Grant size: a huge page.
 const STEP: u64 = 2 << 20;
 /// While others wait for memory, a body must come so fast that what it holds would come within so
 /// many seconds.
 const HELD_SECONDS: u64 = 60;
-/// Whoever has waited for so long goes before who holds less.
+/// Waiters older than this go first, whatever they hold.
 const LONG: Duration = Duration::from_secs(1);
 
-/// A budget of memory for bodies. Cheap to clone.
+/// A budget of memory. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Bodies {
-    shared: Arc<BodiesShared>,
-}
-
-#[derive(Debug)]
-struct BodiesShared {
-    total: u64,
+pub struct Budget {
     reserve: Arc<Semaphore>,
-    state: Mutex<BodiesState>,
+    state: Arc<Mutex<BudgetState>>,
 }
 
 #[derive(Debug, Default)]
-struct BodiesState {
-    next: u64,
+struct BudgetState {
+    total: u64,
     free: u64,
+    next: u64,
     bodies: HashMap<u64, BodyEntry>,
-    /// How many of them hold a part of their claim.
-    unfinished: usize,
+    /// Missing and held bytes of the bodies that hold a part of their claim. Each holds a step, so
+    /// they are few.
+    unfinished: HashMap<u64, (u64, u64)>,
     /// Bytes of each login that holds any, as a whole, and of its connections.
     held_by: HashMap<Payer, u64>,
-    /// Bodies under way that want more. Each holds a step, so they are few.
-    growing: Vec<BodyWaiter>,
-    /// Those of each payer that have not begun, by arrival. Only the first may, so however many
-    /// there are, nothing takes longer.
-    new: HashMap<Payer, VecDeque<BodyWaiter>>,
+    /// Waiters by payer: unfinished bodies first, then new ones by arrival. Only the first new one of a
+    /// payer may begin, so the cost of a grant does not depend on how many wait.
+    waiting: HashMap<Payer, VecDeque<BodyWaiter>>,
 }
 
-/// A body under way.
+/// A body in flight.
 #[derive(Debug)]
 struct BodyEntry {
     payer: Payer,
     held: u64,
     /// Most that it will hold.
     claim: u64,
-}
-
-impl BodyEntry {
-    fn is_unfinished(&self) -> bool {
-        self.held > 0 && self.held < self.claim
-    }
 }
 
 #[derive(Debug)]
@@ -82,46 +70,35 @@ struct BodyWaiter {
     granted: oneshot::Sender<()>,
 }
 
-/// Why somebody goes on waiting.
-enum WaitReason {
-    /// Others have the memory.
-    NoRoom,
-    /// Its payer has enough, or others could not be finished.
-    Held,
+impl BodyWaiter {
+    fn is_long(&self) -> bool {
+        self.since.elapsed() >= LONG
+    }
 }
 
 /// The memory of one body; given back when dropped.
 #[derive(Debug)]
-pub struct BodyMemory(BodyGrant);
-
-#[derive(Debug)]
-enum BodyGrant {
-    /// Out of the reserve.
-    Small { _permit: OwnedSemaphorePermit },
-    /// Out of the budget.
-    Counted {
-        shared: Arc<BodiesShared>,
-        body: u64,
-        at_once: bool,
-    },
+pub struct Reserved {
+    is_whole: bool,
+    /// The budget, and the number of the body in it; `None`: the memory is from the reserve.
+    counted: Option<(Budget, u64)>,
+    _small: Option<OwnedSemaphorePermit>,
 }
 
-impl Bodies {
+impl Budget {
     /// A budget of `bytes`, at least 4096, and a sixteenth of it beside for small bodies.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let total = bytes.next_multiple_of(UNIT).max(UNIT);
         let reserve = usize::try_from(total / RESERVE).unwrap_or(usize::MAX);
-        let state = BodiesState {
+        let state = BudgetState {
+            total,
             free: total,
-            ..BodiesState::default()
+            ..BudgetState::default()
         };
         Self {
-            shared: Arc::new(BodiesShared {
-                total,
-                reserve: Arc::new(Semaphore::new(reserve.min(Semaphore::MAX_PERMITS))),
-                state: Mutex::new(state),
-            }),
+            reserve: Arc::new(Semaphore::new(reserve.min(Semaphore::MAX_PERMITS))),
+            state: Arc::new(Mutex::new(state)),
         }
     }
 
@@ -131,35 +108,45 @@ impl Bodies {
         bytes + bytes / RESERVE
     }
 
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Begins a body that will take `bytes`, and waits until it may have its first. One larger than
     /// the whole budget counts as if it took all of it: it must be possible to put the largest lump
     /// whatever the budget.
-    pub async fn begin(&self, payer: Payer, bytes: u64) -> BodyMemory {
+    pub async fn begin(&self, payer: Payer, bytes: u64) -> Reserved {
         let small = u32::try_from(bytes).ok().filter(|_| bytes <= SMALL);
         if let Some(small) = small
-            && let Ok(permit) = Arc::clone(&self.shared.reserve).try_acquire_many_owned(small)
+            && let Ok(permit) = Arc::clone(&self.reserve).try_acquire_many_owned(small)
         {
-            return BodyMemory(BodyGrant::Small { _permit: permit });
+            return Reserved {
+                is_whole: true,
+                counted: None,
+                _small: Some(permit),
+            };
         }
-        let total = self.shared.total;
-        let claim = bytes.max(1).next_multiple_of(UNIT).min(total);
-        let (body, at_once) = self.shared.lock().enter(payer, claim, total);
+        let (body, claim, at_once) = self.lock().enter(payer, bytes);
         // Leaves when it is dropped, while it waits, too.
-        let mut begun = BodyMemory(BodyGrant::Counted {
-            shared: Arc::clone(&self.shared),
-            body,
-            at_once: at_once || claim <= STEP,
-        });
+        let mut reserved = Reserved {
+            is_whole: at_once || claim <= STEP,
+            counted: Some((self.clone(), body)),
+            _small: None,
+        };
         if !at_once {
-            begun.cover(STEP).await;
+            reserved.cover(STEP).await;
         }
-        begun
+        reserved
     }
 
-    /// True: somebody waits for memory that others have.
-    #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        self.shared.lock().is_wanted()
+    /// Reserves all of `bytes`; `None`: no memory came free within `patience`.
+    pub async fn within(&self, patience: Duration, payer: Payer, bytes: u64) -> Option<Reserved> {
+        let all = async {
+            let mut reserved = self.begin(payer, bytes).await;
+            reserved.cover(bytes).await;
+            reserved
+        };
+        tokio::time::timeout(patience, all).await.ok()
     }
 
     /// The least rate in bytes a second of a body that holds so many bytes: `min_rate`, and more
@@ -167,7 +154,7 @@ impl Bodies {
     #[must_use]
     pub fn least_rate(&self, min_rate: u64, holds: u64) -> u64 {
         let grown = holds / HELD_SECONDS;
-        if grown > min_rate && self.is_wanted() {
+        if grown > min_rate && !self.lock().waiting.is_empty() {
             grown
         } else {
             min_rate
@@ -177,216 +164,194 @@ impl Bodies {
     /// Bytes held now, without the reserve.
     #[must_use]
     pub fn held(&self) -> u64 {
-        self.shared.total - self.shared.lock().free
+        let state = self.lock();
+        state.total - state.free
     }
 }
 
-impl BodyMemory {
-    /// True: all of its memory was had when it began.
+impl Reserved {
+    /// True: all of its memory was reserved when it began.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        match &self.0 {
-            BodyGrant::Small { .. } => true,
-            BodyGrant::Counted { at_once, .. } => *at_once,
-        }
+        self.is_whole
     }
 
     /// Waits until it holds `bytes`, or all that it will take, if that is less. `true`: it had to
     /// wait.
     pub async fn cover(&mut self, bytes: u64) -> bool {
-        let BodyGrant::Counted { shared, body, .. } = &self.0 else {
+        let Some((budget, body)) = &self.counted else {
             return false;
         };
-        let Some(granted) = shared.lock().want(*body, bytes, shared.total) else {
+        let Some(granted) = budget.lock().want(*body, bytes) else {
             return false;
         };
         // The sender stays where it is until memory was granted.
         let _ = granted.await;
         true
     }
-}
 
-impl BodyMemory {
     /// Gives back what it holds, and would take, beyond `bytes`.
     pub fn shrink(&self, bytes: u64) {
-        if let BodyGrant::Counted { shared, body, .. } = &self.0 {
-            shared.lock().shrink(*body, bytes, shared.total);
+        if let Some((budget, body)) = &self.counted {
+            budget.lock().shrink(*body, bytes);
         }
     }
 }
 
-impl Drop for BodyGrant {
+impl Drop for Reserved {
     fn drop(&mut self) {
-        if let Self::Counted { shared, body, .. } = self {
-            shared.lock().leave(*body, shared.total);
+        if let Some((budget, body)) = &self.counted {
+            budget.lock().leave(*body);
         }
     }
 }
 
-impl BodiesShared {
-    fn lock(&self) -> MutexGuard<'_, BodiesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl BodiesState {
-    /// A new body, which holds all of its claim if there is plenty, else nothing.
-    fn enter(&mut self, payer: Payer, claim: u64, total: u64) -> (u64, bool) {
+impl BudgetState {
+    /// Adds a body: its number, its claim, and whether it holds all of it, as while memory is plentiful.
+    fn enter(&mut self, payer: Payer, bytes: u64) -> (u64, u64, bool) {
         let body = self.next;
         self.next += 1;
+        let claim = bytes.clamp(1, self.total).next_multiple_of(UNIT);
         let entry = BodyEntry {
             payer,
             held: 0,
             claim,
         };
         self.bodies.insert(body, entry);
-        let plenty = self
-            .free
-            .checked_sub(claim)
-            .is_some_and(|left| left >= total / 2);
-        let at_once = plenty && !self.is_wanted() && self.may(body, claim, total).is_ok();
-        if at_once {
-            self.hold(body, claim);
-        }
-        (body, at_once)
+        let is_plenty = self.free >= claim + self.total / 2;
+        (body, claim, is_plenty && self.grant(body, claim))
     }
 
     /// `None`: it holds so much already, or does now.
-    fn want(&mut self, body: u64, bytes: u64, total: u64) -> Option<oneshot::Receiver<()>> {
-        let entry = self.bodies.get(&body)?;
+    fn want(&mut self, body: u64, bytes: u64) -> Option<oneshot::Receiver<()>> {
+        let &BodyEntry { payer, held, claim } = self.bodies.get(&body)?;
         let wants = bytes
             .checked_next_multiple_of(STEP)
-            .map_or(entry.claim, |bytes| bytes.min(entry.claim));
-        if wants <= entry.held {
-            return None;
-        }
-        if !self.is_wanted() && self.may(body, wants, total).is_ok() {
-            self.hold(body, wants);
+            .map_or(claim, |bytes| bytes.min(claim));
+        if wants <= held || self.grant(body, wants) {
             return None;
         }
         let (granted, receiver) = oneshot::channel();
-        let (held, payer) = (entry.held, entry.payer);
-        let waiting = BodyWaiter {
+        let waiter = BodyWaiter {
             body,
             wants,
             since: Instant::now(),
             granted,
         };
+        let queue = self.waiting.entry(payer).or_default();
         if held > 0 {
-            self.growing.push(waiting);
+            queue.push_front(waiter);
         } else {
-            self.new.entry(payer).or_default().push_back(waiting);
+            queue.push_back(waiter);
         }
-        self.settle(total);
+        self.settle();
         Some(receiver)
     }
 
-    fn leave(&mut self, body: u64, total: u64) {
-        self.take(body);
-        self.hold(body, 0);
-        self.bodies.remove(&body);
-        self.settle(total);
+    /// Grants a body `wants` bytes, unless others wait.
+    fn grant(&mut self, body: u64, wants: u64) -> bool {
+        let granted = self.waiting.is_empty() && self.may(body, wants);
+        if granted {
+            self.hold(body, wants, u64::MAX);
+        }
+        granted
     }
 
-    fn shrink(&mut self, body: u64, bytes: u64, total: u64) {
+    fn shrink(&mut self, body: u64, bytes: u64) {
         let most = bytes.max(1).next_multiple_of(UNIT);
         let held = self.bodies.get(&body).map_or(0, |entry| entry.held);
-        self.hold_of(body, held.min(most), most);
-        self.settle(total);
+        self.hold(body, held.min(most), most);
+        self.settle();
     }
 
-    fn is_wanted(&self) -> bool {
-        !self.growing.is_empty() || !self.new.is_empty()
+    fn leave(&mut self, body: u64) {
+        self.take(body);
+        self.hold(body, 0, 0);
+        self.bodies.remove(&body);
+        self.settle();
     }
 
     /// Grants what can be granted.
-    fn settle(&mut self, total: u64) {
-        while let Some(body) = self.next_granted(total) {
-            let Some(waiting) = self.take(body) else {
-                return;
-            };
-            self.hold(body, waiting.wants);
+    fn settle(&mut self) {
+        while let Some(waiter) = self.next_granted().and_then(|body| self.take(body)) {
+            self.hold(waiter.body, waiter.wants, u64::MAX);
             // Whoever waits no more gives it back.
-            let _ = waiting.granted.send(());
+            let _ = waiter.granted.send(());
         }
     }
 
     /// Ends the wait of a body.
     fn take(&mut self, body: u64) -> Option<BodyWaiter> {
-        if let Some(index) = self.growing.iter().position(|one| one.body == body) {
-            return Some(self.growing.remove(index));
-        }
         let payer = self.bodies.get(&body)?.payer;
-        let queue = self.new.get_mut(&payer)?;
-        let index = queue.iter().position(|one| one.body == body)?;
+        let queue = self.waiting.get_mut(&payer)?;
+        let index = queue.iter().position(|waiter| waiter.body == body)?;
         let taken = queue.remove(index);
         if queue.is_empty() {
-            self.new.remove(&payer);
+            self.waiting.remove(&payer);
         }
         taken
     }
 
     /// The body that gets memory next.
-    fn next_granted(&self, total: u64) -> Option<u64> {
-        let first = self.new.values().filter_map(VecDeque::front);
-        let mut order: Vec<&BodyWaiter> = self.growing.iter().chain(first).collect();
-        order.sort_by_cached_key(|waiting| {
-            let long = waiting.since.elapsed() >= LONG;
-            let entry = self.bodies.get(&waiting.body).filter(|_| !long);
-            let payer = entry.map(|entry| entry.payer);
+    fn next_granted(&self) -> Option<u64> {
+        let first = |queue: &VecDeque<BodyWaiter>| {
+            1 + queue.partition_point(|waiter| self.unfinished.contains_key(&waiter.body))
+        };
+        let queues = self.waiting.values();
+        let first = queues.flat_map(|queue| queue.iter().take(first(queue)));
+        let mut order: Vec<_> = first
+            .filter_map(|waiter| Some((waiter, self.bodies.get(&waiter.body)?)))
+            .collect();
+        order.sort_by_cached_key(|(waiter, entry)| {
+            let is_long = waiter.is_long();
+            let payer = Some(entry.payer).filter(|_| !is_long);
             let held = payer.map(|payer| (self.held_by(payer.whole()), self.held_by(payer)));
-            (!long, held, waiting.since)
+            (!is_long, held, waiter.since)
         });
-        for waiting in order {
-            match self.may(waiting.body, waiting.wants, total) {
-                Ok(()) => return Some(waiting.body),
-                // Others must not for ever take what comes free.
-                Err(WaitReason::NoRoom) if waiting.since.elapsed() >= LONG => return None,
-                Err(_) => {}
+        for (waiter, entry) in order {
+            if self.may(waiter.body, waiter.wants) {
+                return Some(waiter.body);
+            }
+            // Others must not for ever take what comes free.
+            let more = waiter.wants.saturating_sub(entry.held);
+            if waiter.is_long() && more > self.free && self.has_share(entry, more) {
+                return None;
             }
         }
         None
     }
 
     /// Whether a body may hold so much.
-    fn may(&self, body: u64, wants: u64, total: u64) -> Result<(), WaitReason> {
-        let entry = self.bodies.get(&body).ok_or(WaitReason::Held)?;
+    fn may(&self, body: u64, wants: u64) -> bool {
+        let Some(entry) = self.bodies.get(&body) else {
+            return false;
+        };
         let more = wants.saturating_sub(entry.held);
-        let has_enough = entry.payer.shares(total).any(|(payer, share)| {
-            let held = self.held_by(payer);
-            held != entry.held && held + more > share
-        });
-        if has_enough {
-            return Err(WaitReason::Held);
-        }
-        if more > self.free {
-            return Err(WaitReason::NoRoom);
-        }
-        if self.can_finish(body, wants, total) {
-            Ok(())
-        } else {
-            Err(WaitReason::Held)
-        }
+        self.has_share(entry, more)
+            && more <= self.free
+            && self.can_finish(body, (entry.claim.saturating_sub(wants), wants))
     }
 
-    /// True: if it holds so much, the bodies under way can still be finished one after the other.
-    fn can_finish(&self, body: u64, wants: u64, total: u64) -> bool {
-        let itself = self.bodies.get(&body).is_some_and(BodyEntry::is_unfinished);
-        if self.unfinished == usize::from(itself) {
+    /// Whether the payer of a body may hold so much more. One body is always allowed.
+    fn has_share(&self, entry: &BodyEntry, more: u64) -> bool {
+        entry.payer.shares(self.total).all(|(payer, share)| {
+            let held = self.held_by(payer);
+            held == entry.held || held + more <= share
+        })
+    }
+
+    /// True: with `part` of a body missing and held, all bodies in flight can still be finished one
+    /// after the other.
+    fn can_finish(&self, body: u64, part: (u64, u64)) -> bool {
+        let others = self.unfinished.iter().filter(|(id, _)| **id != body);
+        let mut unfinished: Vec<(u64, u64)> = others.map(|(_, part)| *part).collect();
+        if unfinished.is_empty() {
             return true;
         }
-        let held = |(id, entry): (&u64, &BodyEntry)| {
-            let held = if *id == body { wants } else { entry.held };
-            (held > 0 && held < entry.claim).then_some((entry.claim - held, held))
-        };
-        let mut unfinished: Vec<(u64, u64)> = self.bodies.iter().filter_map(held).collect();
+        unfinished.extend(Some(part).filter(|(missing, _)| *missing > 0));
         unfinished.sort_unstable();
-        let mut room = total
-            - unfinished
-                .iter()
-                .map(|(_, held)| held)
-                .sum::<u64>()
-                .min(total);
+        let held: u64 = unfinished.iter().map(|(_, held)| held).sum();
+        let mut room = self.total.saturating_sub(held);
         unfinished.iter().all(|(missing, held)| {
             let enough = *missing <= room;
             room += held;
@@ -398,19 +363,18 @@ impl BodiesState {
         self.held_by.get(&payer).copied().unwrap_or(0)
     }
 
-    fn hold(&mut self, body: u64, held: u64) {
-        self.hold_of(body, held, u64::MAX);
-    }
-
     /// It holds so much, and will take no more than `most`.
-    fn hold_of(&mut self, body: u64, held: u64, most: u64) {
+    fn hold(&mut self, body: u64, held: u64, most: u64) {
         let Some(entry) = self.bodies.get_mut(&body) else {
             return;
         };
-        self.unfinished -= usize::from(entry.is_unfinished());
         entry.claim = entry.claim.min(most);
         let before = std::mem::replace(&mut entry.held, held);
-        self.unfinished += usize::from(entry.is_unfinished());
+        if (1..entry.claim).contains(&held) {
+            self.unfinished.insert(body, (entry.claim - held, held));
+        } else {
+            self.unfinished.remove(&body);
+        }
         self.free = (self.free + before).saturating_sub(held);
         for (payer, _) in entry.payer.shares(0) {
             let sum = self.held_by.entry(payer).or_default();
@@ -452,7 +416,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_announces_much_and_sends_little_holds_little() {
-        let bodies = Bodies::new(64 * MIB);
+        let bodies = Budget::new(64 * MIB);
         let mut slow = bodies.begin(payer("slow"), 64 * MIB).await;
         assert!(!slow.is_whole());
         assert_eq!(bodies.held(), 2 * MIB);
@@ -468,7 +432,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_never_wait_for_each_other() {
-        let bodies = Bodies::new(16 * MIB);
+        let bodies = Budget::new(16 * MIB);
         let mut one = bodies.begin(payer("a"), 14 * MIB).await;
         let mut two = bodies.begin(payer("b"), 14 * MIB).await;
         assert!(!one.is_whole() && !two.is_whole());
@@ -488,13 +452,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_payer_leaves_a_quarter_to_others() {
-        let bodies = Bodies::new(16 * MIB);
+        let bodies = Budget::new(16 * MIB);
         let mut greedy = Vec::new();
         while let Some(body) = now(bodies.begin(payer("a"), MIB)).await {
             greedy.push(body);
         }
         assert_eq!(greedy.len(), 12);
-        assert!(!bodies.is_wanted(), "who waits no more is forgotten");
+        assert!(
+            bodies.lock().waiting.is_empty(),
+            "who waits no more is forgotten"
+        );
         for _ in 0..4 {
             greedy.push(now(bodies.begin(payer("b"), MIB)).await.unwrap());
         }
@@ -508,7 +475,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_leaves_a_third_of_its_logins_share_to_the_others() {
-        let bodies = Bodies::new(16 * MIB);
+        let bodies = Budget::new(16 * MIB);
         let by = |connection| {
             let login = 1;
             bodies.begin(Payer { login, connection }, MIB)
@@ -530,12 +497,12 @@ mod tests {
         assert!(now(other.as_mut()).await.is_some());
         drop(held);
         assert!(now(greedy.as_mut()).await.is_some());
-        assert!(bodies.shared.lock().held_by.len() <= 3);
+        assert!(bodies.lock().held_by.len() <= 3);
     }
 
     #[tokio::test]
     async fn who_holds_much_must_hurry_while_others_wait() {
-        let bodies = Bodies::new(60 * MIB);
+        let bodies = Budget::new(60 * MIB);
         let mut all = bodies.begin(payer("a"), 60 * MIB).await;
         all.cover(60 * MIB).await;
         let rates = || [30, 60].map(|holds| bodies.least_rate(MIB / 2, holds * MIB));
@@ -548,7 +515,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_holds_least_goes_first() {
-        let bodies = Bodies::new(4 * MIB);
+        let bodies = Budget::new(4 * MIB);
         let mut held = vec![
             bodies.begin(payer("a"), MIB).await,
             bodies.begin(payer("a"), MIB).await,
@@ -566,7 +533,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_body_does_not_need_goes_to_others() {
-        let bodies = Bodies::new(4 * MIB);
+        let bodies = Budget::new(4 * MIB);
         let mut all = bodies.begin(payer("a"), 4 * MIB).await;
         all.cover(4 * MIB).await;
         let mut waiting = std::pin::pin!(bodies.begin(payer("b"), MIB));
@@ -576,12 +543,12 @@ mod tests {
         assert_eq!(bodies.held(), MIB + 3 * UNIT);
         all.cover(4 * MIB).await;
         drop((all, other));
-        assert_eq!((bodies.held(), bodies.shared.lock().unfinished), (0, 0));
+        assert_eq!((bodies.held(), bodies.lock().unfinished.len()), (0, 0));
     }
 
     #[tokio::test]
     async fn a_body_larger_than_the_budget_goes_alone() {
-        let bodies = Bodies::new(MIB);
+        let bodies = Budget::new(MIB);
         let all = bodies.begin(payer("a"), 1 << 40).await;
         assert_eq!(bodies.held(), MIB);
         assert!(now(bodies.begin(payer("b"), 100 << 10)).await.is_none());
