@@ -88,9 +88,7 @@ fn data_writes(report: &StoreReport) -> Vec<BlockIo> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_lump_is_exactly_its_block_requests() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let mut client = Client::connect(&service.grpc)
@@ -186,9 +184,7 @@ const ATTEMPTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_clients_are_told_apart_and_an_independent_tracer_agrees() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     for kind in StoreKind::ALL {
         let mut findings = Vec::new();
         while let Err(finding) = watched_by_two(kind).await {

@@ -201,9 +201,7 @@ fn finish(tracer: Tracer) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_script_prints_what_was_done() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let mut bench = Bench::new().await;
     request_latency(&mut bench).await;
     by_command(&bench);

@@ -41,9 +41,7 @@ fn counted(report: &StoreReport) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw, StoreKind::Ext4], 256 << 20, "128M");
     let path = |kind: &str| {
         let mut stores = lab.stores().iter();
@@ -131,9 +129,7 @@ fn written_by(report: &StoreReport, owner: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_on_one_disk_are_no_strangers_to_each_other() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 256 << 20, "64M");
     let one = &lab.stores()[0].store_path;
     let two = one.with_file_name("lumpscope-two.lusf");

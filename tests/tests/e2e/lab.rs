@@ -63,9 +63,7 @@ fn lumps(service: &Service) -> Vec<String> {
 
 #[test]
 fn three_stores_are_served_and_loaded_and_vanish() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let service = lab();
     let pid = service.pid();
     assert_eq!(devices_of(pid), 3);
@@ -100,9 +98,7 @@ fn three_stores_are_served_and_loaded_and_vanish() {
 
 #[test]
 fn a_lab_that_is_killed_leaves_nothing() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let service = lab();
     let pid = service.pid();
     assert_eq!(devices_of(pid), 3);

@@ -84,9 +84,7 @@ fn places(explained: &Value) -> Vec<[Value; 5]> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_is_told_live_and_from_a_recording() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let client = Client::connect(&service.grpc).await;
@@ -156,9 +154,7 @@ async fn a_request_is_told_live_and_from_a_recording() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_is_watched_live() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let client = Client::connect(&service.grpc).await;
@@ -216,9 +212,7 @@ async fn the_disk_is_watched_live() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &["--event-one-in", "2"]);
     let client = Client::connect(&service.grpc).await;

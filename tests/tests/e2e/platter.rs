@@ -189,9 +189,7 @@ fn assert_follows_model(options: &LiveOptions, log: &Log) {
 
 #[test]
 fn file_systems_live_on_it_and_keep_their_bytes() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let disk = Disk::attach(&["--size", "2G", "--memory", "512M"]);
     for (kind, mkfs, check) in [
         (
@@ -292,9 +290,7 @@ fn stress(folder: &Path) {
 
 #[test]
 fn stores_on_it_are_served_with_probes_and_the_times_are_the_models() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let drive = LabDrive {
         exe: binary().to_owned(),
         options: options(2 << 30, 256 * MIB),
@@ -365,9 +361,7 @@ fn block_requests(metrics: &str, store: &str) -> u64 {
 
 #[test]
 fn a_disk_whose_process_is_killed_is_named_and_cleaned_up() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let disk = Disk::attach(&["--size", "1G", "--memory", "128M"]);
     sh("mkfs.ext4", &["-q", "-F", disk.name()]);
     {
@@ -401,9 +395,7 @@ fn a_disk_whose_process_is_killed_is_named_and_cleaned_up() {
 
 #[test]
 fn a_lab_that_is_killed_leaves_no_emulated_disk() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let mut command = Command::new(binary());
     command.args(["lab", "--drive", DRIVE, "--size", "512M", "--"]);
     command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
@@ -434,9 +426,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 #[test]
 fn a_full_memory_is_a_full_disk_and_no_more() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let mut disk = Attached::start(binary(), &options(1 << 30, 16 * MIB)).expect("a disk");
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).expect("a flag");
     let device = OpenOptions::new()
@@ -522,9 +512,7 @@ fn without_privileges_it_says_what_is_needed() {
 
 #[test]
 fn the_kinds_of_a_lab_have_disks_of_their_own() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let drive = LabDrive {
         exe: binary().to_owned(),
         options: options(1 << 30, 64 * MIB),
@@ -552,9 +540,7 @@ fn the_kinds_of_a_lab_have_disks_of_their_own() {
 
 #[test]
 fn live_disks_are_compared_with_their_model() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("check.json");
     let file = format!("--output={}", json.display());

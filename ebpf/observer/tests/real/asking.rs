@@ -84,9 +84,7 @@ fn three_requests() -> RequestViews {
 
 #[test]
 fn a_request_is_explained_watched_recorded_and_replayed_alike() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let mut last = None;
     let _ = until_complete(|| {
         let found = three_requests();
@@ -185,9 +183,7 @@ fn recorded_flight(dir: &std::path::Path) -> Tuning {
 
 #[test]
 fn the_last_minute_is_written_when_a_request_is_slow() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, recorded_flight(dir.path()));
@@ -207,9 +203,7 @@ fn the_last_minute_is_written_when_a_request_is_slow() {
 
 #[test]
 fn what_is_slow_is_judged_by_the_disk() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let device = LoopDevice::new(64 * MIB);
     let name = device.path.file_name().expect("a name").to_str();
@@ -237,9 +231,7 @@ fn what_is_slow_is_judged_by_the_disk() {
 
 #[test]
 fn the_last_minute_is_written_while_an_io_does_not_return() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, recorded_flight(dir.path()));
@@ -267,9 +259,7 @@ fn the_last_minute_is_written_while_an_io_does_not_return() {
 
 #[test]
 fn the_last_minute_is_written_when_a_block_request_fails_or_somebody_asks_for_it() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     for fails in [true, false] {
         let dir = tempfile::tempdir().expect("a folder");
         let device = LoopDevice::new(64 * MIB);

@@ -143,9 +143,7 @@ fn every_kind_of_bio_is_counted(path: &Path, flavour: Flavour) {
 
 #[test]
 fn what_a_driver_counts_its_own_way_makes_no_audit_incomplete() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         if let Some(mapped) = Mapped::new(64 * MIB) {
@@ -163,9 +161,7 @@ fn what_a_driver_counts_its_own_way_makes_no_audit_incomplete() {
 
 #[test]
 fn a_bio_disk_in_memory_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         let Some(zram) = Zram::new() else {
@@ -178,9 +174,7 @@ fn a_bio_disk_in_memory_is_observed() {
 
 #[test]
 fn a_bio_disk_of_the_device_mapper_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         let Some(mapped) = Mapped::new(64 * MIB) else {
@@ -194,9 +188,7 @@ fn a_bio_disk_of_the_device_mapper_is_observed() {
 /// An NVMe disk to which several controllers may lead: it is given bios, and its paths make the requests.
 #[test]
 fn a_disk_with_paths_is_observed_on_them() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let disks = std::fs::read_dir("/sys/block")
         .expect("the disks")
@@ -234,9 +226,7 @@ fn a_disk_with_paths_is_observed_on_them() {
 /// Both kinds of disks at once: none shows up in the other's numbers.
 #[test]
 fn a_bio_disk_and_the_disk_below_it_are_two() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let Some(mapped) = Mapped::new(64 * MIB) else {
         skipped("this kernel has no device mapper");
         return;
@@ -253,9 +243,7 @@ fn a_bio_disk_and_the_disk_below_it_are_two() {
 
 #[test]
 fn without_the_start_of_requests_the_rest_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         let report = until_complete(|| {
@@ -294,9 +282,7 @@ fn without_the_start_of_requests_the_rest_is_observed() {
 
 #[test]
 fn without_what_is_needed_nothing_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(MIB);
     let observer = lumpscope_observer::Observer::start(lumpscope_observer::ObserverOptions {
         stores: vec![lumpscope_observer::WatchedStore {

@@ -128,34 +128,26 @@ fn shapes_are_exact(report: &StoreReport) {
 
 #[test]
 fn btf_tracepoints_are_byte_exact() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     byte_exact(Flavour::TpBtf);
 }
 
 #[test]
 fn raw_tracepoints_are_byte_exact() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     byte_exact(Flavour::RawTp);
 }
 
 #[test]
 fn classic_tracepoints_are_byte_exact() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     byte_exact(Flavour::Classic);
 }
 
 #[test]
 fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let device = LoopDevice::new(1024 * MIB);
         let it = Watched::new(&device.path, Tuning::default());
@@ -207,9 +199,7 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
 
 #[test]
 fn failed_and_merged_requests_are_counted_as_the_kernel_counts_them() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         let report = until_complete(|| {
@@ -265,9 +255,7 @@ fn merged(device: &Path) -> [u64; 3] {
 
 #[test]
 fn what_nobody_declared_is_not_guessed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let device = LoopDevice::new(64 * MIB);
         let it = Watched::new(&device.path, Tuning::default());
@@ -301,9 +289,7 @@ fn what_nobody_declared_is_not_guessed() {
 
 #[test]
 fn lost_events_are_counted_exactly() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let tuning = Tuning {
         ring_bytes: Some(4096),
@@ -390,25 +376,19 @@ fn file_store(mkfs: &str, args: &[&str]) {
 
 #[test]
 fn a_file_on_ext4_is_attributed_through_its_extents() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     file_store("mkfs.ext4", &["-q", "-F"]);
 }
 
 #[test]
 fn a_file_on_ext4_without_journal_is_attributed_too() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     file_store("mkfs.ext4", &["-q", "-F", "-O", "^has_journal"]);
 }
 
 #[test]
 fn a_file_on_xfs_is_attributed_through_its_extents() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     file_store("mkfs.xfs", &["-q"]);
 }
 
@@ -466,25 +446,19 @@ fn busy_file_system(kind: &str, args: &[&str]) {
 
 #[test]
 fn a_busy_ext4_s_own_io_is_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     busy_file_system("ext4", &["-q", "-F"]);
 }
 
 #[test]
 fn a_busy_xfs_s_own_io_is_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     busy_file_system("xfs", &["-q"]);
 }
 
 #[test]
 fn reports_stay_after_shutdown() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, Tuning::default());
     it.request(1, "put", 4096, || it.write(1, MIB, 4 * KIB));
@@ -498,9 +472,7 @@ fn reports_stay_after_shutdown() {
 
 #[test]
 fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let mounted = LoopDevice::mounted(1024 * MIB, "mkfs.ext4", &["-q", "-F"]);
         let path = mounted.zeroed("store.lusf", 256 << 20);
@@ -586,9 +558,7 @@ fn access_ranges_are_told_apart(flavour: Flavour) {
 
 #[test]
 fn access_ranges_of_a_disk_are_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         access_ranges_are_told_apart(flavour);

@@ -30,9 +30,7 @@ fn why_not(observer: &Observer) -> String {
 
 #[test]
 fn a_file_in_memory_has_no_disk() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
     let why = why_not(&observe(file.path()));
     assert!(
@@ -43,9 +41,7 @@ fn a_file_in_memory_has_no_disk() {
 
 #[test]
 fn a_missing_object_is_named() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(1 << 20);
     let observer = Observer::start(ObserverOptions {
         stores: vec![WatchedStore {
@@ -77,9 +73,7 @@ fn switched_off_means_off() {
 
 #[test]
 fn a_partition_is_observed_on_its_disk() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 << 20);
     let path = device.path.to_str().expect("UTF-8");
     let table = Command::new("sh")
@@ -125,9 +119,7 @@ fn doctor_finds_root_in_good_health() {
 /// Runs the next test, and it alone, as nobody.
 #[test]
 fn without_privileges_nothing_breaks() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::Builder::new()
         .prefix("lumpscope-")
         .tempdir_in("/var/tmp")

@@ -33,9 +33,7 @@ fn owners(report: &StoreReport, operation: &str) -> (u64, u64) {
 
 #[test]
 fn bpftrace_counts_the_same() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     if !available(&[Need::Tool("bpftrace")]) {
         return;
     }

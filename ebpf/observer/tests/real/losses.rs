@@ -99,34 +99,26 @@ fn all_is_counted(flavour: Flavour) {
 
 #[test]
 fn completions_that_btf_programs_were_not_shown_are_found() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     all_is_counted(Flavour::TpBtf);
 }
 
 #[test]
 fn completions_that_raw_programs_were_not_shown_are_found() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     all_is_counted(Flavour::RawTp);
 }
 
 #[test]
 fn completions_that_classic_programs_were_not_shown_are_found() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     all_is_counted(Flavour::Classic);
 }
 
 #[test]
 fn a_full_table_of_requests_in_flight_is_counted() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let tuning = Tuning {
         in_flight: Some(1),
@@ -170,17 +162,13 @@ fn a_small_table_is_enough(flavour: Flavour) {
 
 #[test]
 fn a_small_table_keeps_some_entries_for_btf_and_counts_all() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     a_small_table_is_enough(Flavour::TpBtf);
 }
 
 #[test]
 fn a_small_table_keeps_some_entries_for_raw_and_counts_all() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     a_small_table_is_enough(Flavour::RawTp);
 }
 
@@ -188,9 +176,7 @@ fn a_small_table_keeps_some_entries_for_raw_and_counts_all() {
 /// the same.
 #[test]
 fn requests_of_different_length_at_one_place_are_counted_exactly() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let lengths = [4096, 65_536];
     let report = until_complete(|| {
@@ -229,9 +215,7 @@ fn events_and_cells(it: &Watched) -> (AuditReport, u64, u64) {
 
 #[test]
 fn the_event_policy_takes_events_and_nothing_else() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let device = LoopDevice::new(64 * MIB);
         let it = Watched::new(&device.path, Tuning::default());
@@ -404,9 +388,7 @@ fn every_series_is_exact_or_a_lower_bound(tuning: Tuning, one_in: u32, untold: b
 
 #[test]
 fn without_all_events_every_series_is_exact_or_says_at_least() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     every_series_is_exact_or_a_lower_bound(Tuning::default(), 1, false);
     every_series_is_exact_or_a_lower_bound(Tuning::default(), 10, true);
     let ring = Tuning {

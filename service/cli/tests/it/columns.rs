@@ -215,9 +215,7 @@ fn colours_are_for_terminals_and_for_those_who_ask() {
         Need::Tool("mkfs.xfs"),
         Need::Tool("script"),
     ];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let compare = |color: &str| {
         format!("{PROGRAM} --color {color} compare --scale 0.0005 --block-size 512 2>/dev/null")
     };

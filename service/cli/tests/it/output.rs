@@ -86,9 +86,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 #[test]
 fn results_of_the_lab_that_cannot_be_written_are_errors() {
     let needs = [Need::LoopDevices, Need::Tool("mkfs.xfs")];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let dir = crate::common::folder();
     let file = dir.path().join("a");
     let of = file.display().to_string();

@@ -86,9 +86,7 @@ fn counted(row: &str, trial: &Value) -> i64 {
 
 #[test]
 fn the_kernel_makes_the_requests_that_the_document_says() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let count = WRITES.to_string();
     let (text, report, page) = seeds(&["diskbenchi", "--count", &count, "--rounds", "1"]);
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/xfs-offset.md");

@@ -82,9 +82,7 @@ fn every_engine_runs_a_workload_and_every_byte_is_right() {
         Need::Tool("mkfs.xfs"),
         PEER,
     ];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let folder = tempfile::tempdir().expect("a directory can be made");
     for args in [
         &[
@@ -209,9 +207,7 @@ fn commands_end_quietly_with_their_reader() {
 #[test]
 fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     let needs = [Need::Root, Need::Tool("mkfs.xfs"), Need::Tool("fio"), PEER];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json");
     let file = format!("--output={}", json.display());

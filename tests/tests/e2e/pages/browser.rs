@@ -109,9 +109,7 @@ fn some_puts(service: &Service, store: &str, count: u128, token: Option<&str>) {
 
 #[test]
 fn the_page_shows_what_the_disks_do() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab();
     let service = Service::start(&lab, &[]);
     let url = page(&service);
@@ -131,9 +129,7 @@ fn the_page_shows_what_the_disks_do() {
 
 #[test]
 fn the_page_asks_for_a_token_and_shows_what_it_allows() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab();
     let tokens = [
         token("observe,read,write", ""),
@@ -176,9 +172,7 @@ fn serve_at(lab: &Lab, grpc: &str, metrics: &str) -> Service {
 
 #[test]
 fn the_page_outlives_the_service() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 256 << 20, "128M");
     let service = serve_at(&lab, "127.0.0.1:0", "127.0.0.1:0");
     let (url, metrics) = (page(&service), service.metrics.clone());

@@ -331,9 +331,7 @@ async fn every_query_of_dashboards_and_rules_returns_data_from_both_prometheus()
         Need::Tool(Version::Two.program()),
         Need::Tool(Version::Three.program()),
     ];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let (queries, count) = grafana::queries(&dashboards().join("grafana/dashboards"));
     assert!(count >= 5 && queries.len() > 50, "{count} dashboards");
     let any = "127.0.0.1:0".parse().expect("an address");

@@ -269,9 +269,7 @@ fn check(run: &RunTrace) -> Result<(usize, Vec<String>), String> {
 }
 
 fn held_to_ftrace(kind: &str) {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     if !available(&[Need::Tool("dd"), Need::Tool("filefrag")]) {
         return;
     }
