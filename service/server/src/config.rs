@@ -254,10 +254,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(QueuePolicy::from(config.queue_policy), QueuePolicy::Fifo);
-        assert_eq!(
-            (config.max_overtakes(), config.overload_threshold()),
-            (50, 75)
-        );
+        assert_eq!(config.max_overtakes(), 50);
+        assert_eq!(config.overload_threshold(), 75);
         assert_eq!((config.scrub_rate.0, config.gc_rate.0), (5 << 20, 1 << 20));
         assert_eq!(config.scrub_interval, Duration::from_secs(7200));
         let settings = config.settings();

@@ -277,10 +277,8 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 4, "{shown}");
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{shown}");
-        assert!(
-            lines[1].starts_with("    word") && lines[3] == "short",
-            "{shown}"
-        );
+        assert!(lines[1].starts_with("    word"), "{shown}");
+        assert!(lines[3] == "short", "{shown}");
         let words = |text: &str| {
             text.split_whitespace()
                 .map(str::to_owned)
@@ -331,10 +329,8 @@ mod tests {
         stacked.add_row([wide.as_str(), &wide, &wide, "1"]);
         let lines = stacked.lines();
         assert_eq!(lines.len(), 4, "{stacked}");
-        assert!(
-            lines[3].starts_with("     x") && lines[3].ends_with(" 1"),
-            "{stacked}"
-        );
+        assert!(lines[3].starts_with("     x"), "{stacked}");
+        assert!(lines[3].ends_with(" 1"), "{stacked}");
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{stacked}");
         stacked.add_row(["  a note"]);
         let lines = stacked.within(usize::MAX).lines();

@@ -277,10 +277,8 @@ fn two_runs_take_the_same_disk_time() {
     for (one, other) in one.iter().zip(other) {
         assert!(one.0 > 100e6, "45 commands need a turn each: {one:?}");
         let near = |a: f64, b: f64| (a / b - 1.0).abs() <= 0.01;
-        assert!(
-            near(one.0, other.0) && near(one.1, other.1),
-            "{one:?} {other:?}"
-        );
+        assert!(near(one.0, other.0), "{one:?} {other:?}");
+        assert!(near(one.1, other.1), "{one:?} {other:?}");
     }
 }
 
@@ -350,10 +348,8 @@ fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
     let before = begin();
     let output = compare();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && stderr.contains("ext4"),
-        "{stderr}"
-    );
+    assert!(!output.status.success(), "{stderr}");
+    assert!(stderr.contains("ext4"), "{stderr}");
     assert_eq!(before, begin(), "a refused disk was touched");
     drop(lab);
     assert_nothing_left(dir.path());

@@ -189,10 +189,9 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
     };
     assert_eq!(report.untold, [untold]);
     let moves = report.untold_moves.as_ref().expect("they moved the head");
-    assert_eq!(
-        (moves.requests, moves.seeks, moves.travel_bytes),
-        (2, 1, 4096)
-    );
+    assert_eq!(moves.requests, 2);
+    assert_eq!(moves.seeks, 1);
+    assert_eq!(moves.travel_bytes, 4096);
     let counted = (report.found_late, report.reissues, report.not_sampled);
     assert_eq!(counted, (2, 4, 2));
     // One that was found twice would be one too many.
@@ -258,10 +257,8 @@ fn every_lack_is_said() {
     let mut counters = seen(3, 4096);
     counters[stats::RING_LOST] = 1;
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
-    assert!(
-        !report.complete && report.finding.contains("1 event did not fit"),
-        "{report:?}"
-    );
+    assert!(!report.complete, "{report:?}");
+    assert!(report.finding.contains("1 event did not fit"), "{report:?}");
     let unread = Compared {
         kernel: None,
         ..idle(seen(0, 0), DiskStat::default())
@@ -344,10 +341,8 @@ fn a_driver_that_counts_bios_its_own_way_is_complete_by_bytes() {
 #[test]
 fn a_bio_that_was_not_seen_is_missing_by_its_bytes() {
     let lost = bios([4096, 8192, 0], 0, 4, [4096, 12_288, 0]);
-    assert_eq!(
-        (lost.difference(), lost.missing()),
-        (Difference::Missing, 8)
-    );
+    assert_eq!(lost.difference(), Difference::Missing);
+    assert_eq!(lost.missing(), 8);
     assert!(!at_rest(&lost).complete);
     let ahead = bios([4096, 8192, 0], 0, 2, [4096, 4096, 0]);
     assert_eq!(ahead.difference(), Difference::Ahead);

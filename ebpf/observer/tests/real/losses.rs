@@ -243,10 +243,8 @@ fn the_event_policy_takes_events_and_nothing_else() {
         set(4, 0);
         mixed_io(&it);
         let (audit, events, cells) = events_and_cells(&it);
-        assert!(
-            events > 1 + each / 16 && events < each / 2,
-            "{events}: {audit:?}"
-        );
+        assert!(events > 1 + each / 16, "{events}: {audit:?}");
+        assert!(events < each / 2, "{events}: {audit:?}");
         assert!(cells + audit.found_late >= 2 * each, "{audit:?}");
 
         set(

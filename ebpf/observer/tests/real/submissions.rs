@@ -315,10 +315,8 @@ fn what_the_programs_cost_is_counted_when_asked_for() {
         let block = |program: &&ProbeProgram| program.hook.starts_with("block_");
         assert_eq!(programs.iter().filter(block).count(), 3, "{programs:?}");
         for program in programs.iter().filter(block) {
-            assert!(
-                program.attached && program.not_attached_because.is_empty(),
-                "{program:?}"
-            );
+            assert!(program.attached, "{program:?}");
+            assert!(program.not_attached_because.is_empty(), "{program:?}");
             let counted = program.runs >= 100 && program.run_ns > 0;
             assert_eq!(counted, program_statistics, "{program:?}");
             assert!(counted || program.runs == 0, "{program:?}");

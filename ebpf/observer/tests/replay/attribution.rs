@@ -61,13 +61,8 @@ fn a_merged_block_request_is_split_by_overlap() {
     );
     let report = filled(&it);
     assert_eq!(report.block.shared_bytes, 12288);
-    assert_eq!(
-        (
-            report.block.attributed_bytes,
-            report.block.unattributed_bytes
-        ),
-        (0, 0)
-    );
+    assert_eq!(report.block.attributed_bytes, 0);
+    assert_eq!(report.block.unattributed_bytes, 0);
     let own = |id: u64| {
         let slow = report
             .slowest
@@ -156,10 +151,9 @@ fn a_flush_belongs_to_all_who_asked_before_it_was_sent_and_to_nobody_else() {
             .find(|s| s.request_id == id)
             .map(|s| s.block_requests)
     };
-    assert_eq!(
-        (blocks(1), blocks(2), blocks(3)),
-        (Some(1), Some(1), Some(1))
-    );
+    assert_eq!(blocks(1), Some(1));
+    assert_eq!(blocks(2), Some(1));
+    assert_eq!(blocks(3), Some(1));
     assert_eq!(blocks(4), Some(0));
     assert_eq!(owned(&report, "request", "flush"), (1, 0));
 }
@@ -238,13 +232,8 @@ fn a_moved_file_is_found_after_its_place_was_read_again() {
         ],
     );
     let report = filled(&it);
-    assert_eq!(
-        (
-            report.block.attributed_bytes,
-            report.block.unattributed_bytes
-        ),
-        (4096, 0)
-    );
+    assert_eq!(report.block.attributed_bytes, 4096);
+    assert_eq!(report.block.unattributed_bytes, 0);
     assert_eq!(it.limits().looked_up_again, 1);
 }
 

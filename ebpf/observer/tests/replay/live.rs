@@ -39,19 +39,13 @@ fn block_requests_are_told_with_owner_and_predecessor() {
     let lines = watch.take();
     assert_eq!(lines.len(), 2);
     let (own, journal) = (&lines[0], &lines[1]);
-    assert_eq!(
-        (own.owner.as_str(), own.request_ids.as_slice()),
-        ("request", [1].as_slice())
-    );
+    assert_eq!(own.owner.as_str(), "request");
+    assert_eq!(own.request_ids.as_slice(), [1].as_slice());
     assert_eq!((own.queue_ns, own.device_ns), (Some(10), Some(40)));
-    assert_eq!(
-        (own.stores.join(" "), own.device.as_str()),
-        ("fast".to_owned(), "loop7")
-    );
-    assert_eq!(
-        (journal.owner.as_str(), journal.process.as_str()),
-        ("fs-journal", "jbd2")
-    );
+    assert_eq!(own.stores.join(" "), "fast");
+    assert_eq!(own.device.as_str(), "loop7");
+    assert_eq!(journal.owner.as_str(), "fs-journal");
+    assert_eq!(journal.process.as_str(), "jbd2");
     assert_eq!(journal.previous_owner, "request 1");
     assert_eq!(journal.seek_bytes, Some(992 * 512));
     assert_eq!((one.take().len(), one.dropped()), (1, 1));
@@ -150,19 +144,13 @@ fn a_process_is_told_with_its_cgroup_live_and_in_what_goes_on_from_here() {
         ],
     );
     let line = &watch.take()[0];
-    assert_eq!(
-        (
-            line.cgroup_id,
-            line.cgroup.as_str(),
-            line.container.as_str()
-        ),
-        (77, path.as_str(), id.as_str())
-    );
+    assert_eq!(line.cgroup_id, 77);
+    assert_eq!(line.cgroup.as_str(), path.as_str());
+    assert_eq!(line.container.as_str(), id.as_str());
     let block = &it.explain(1).expect("kept").blocks[0];
-    assert_eq!(
-        (block.process.as_str(), block.pid, block.cgroup_id),
-        ("store", 1, 0)
-    );
+    assert_eq!(block.process.as_str(), "store");
+    assert_eq!(block.pid, 1);
+    assert_eq!(block.cgroup_id, 0);
     assert_eq!(block.previous_owner, "other (dd[4711])");
     assert_eq!(block.previous_cgroup, path);
     // A recording that begins now knows it too.

@@ -85,10 +85,9 @@ fn a_claim_keeps_other_machines_away_and_is_cleared_at_close() {
     let disk = disk();
     let store = open(&disk, &here).unwrap();
     let claim = claim_on(&disk).unwrap();
-    assert_eq!(
-        (claim.host.as_str(), claim.machine, claim.boot),
-        ("here", 1, 11)
-    );
+    assert_eq!(claim.host.as_str(), "here");
+    assert_eq!(claim.machine, 1);
+    assert_eq!(claim.boot, 11);
     assert_eq!(refused_by(open(&disk, &there)), "here");
     assert_eq!(claim_on(&disk), Some(claim), "a refusal writes nothing");
     support::put(&store, 1, b"a lump");

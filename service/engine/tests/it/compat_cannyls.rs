@@ -222,10 +222,8 @@ impl World {
             match lump.placement {
                 Placement::Embedded => assert_eq!(about, len),
                 Placement::Data => {
-                    assert!(
-                        len < about && about < len + 2 * block + 472,
-                        "{about} {len}"
-                    );
+                    assert!(len < about, "{about} {len}");
+                    assert!(about < len + 2 * block + 472, "{about} {len}");
                 }
             }
         }

@@ -66,10 +66,8 @@ fn each_preallocation_makes_an_empty_store_of_the_size_asked_for() {
         let detected = assert_empty_store(&path);
         assert_eq!(report.geometry, detected.geometry);
         assert_eq!(report.uuid.into_bytes(), detected.header.uuid);
-        assert_eq!(
-            (detected.layout, detected.geometry.base()),
-            (Layout::Lusf, ByteOffset(0))
-        );
+        assert_eq!(detected.layout, Layout::Lusf);
+        assert_eq!(detected.geometry.base(), ByteOffset(0));
         assert_eq!(detected.header.minor, 1);
         // 1 % of 8 MiB - 4096, rounded up to whole blocks, as the original divides.
         assert_eq!(detected.header.journal_len, ByteLen(86_016));

@@ -52,22 +52,16 @@ fn a_group_costs_what_its_data_costs() {
     let written = writes(&disk);
     assert!(put_group(&store, 1, vec![LumpId(7), LumpId(9)]).unwrap());
     let (flushed, written) = (flushes(&store) - before, writes(&disk) - written);
-    assert!(
-        flushed <= alone + 1 && written <= 3,
-        "{flushed} flushes, {written} writes"
-    );
+    assert!(flushed <= alone + 1, "{flushed} flushes, {written} writes");
+    assert!(written <= 3, "{flushed} flushes, {written} writes");
     assert!(!put_group(&store, 2, Vec::new()).unwrap());
-    assert_eq!(
-        (get(&store, 1), get(&store, 2)),
-        (Some(content(1, 2, 3000)), Some(content(2, 2, 200)))
-    );
+    assert_eq!(get(&store, 1), Some(content(1, 2, 3000)));
+    assert_eq!(get(&store, 2), Some(content(2, 2, 200)));
     assert_eq!((get(&store, 7), get(&store, 8).is_some()), (None, true));
     store.close().unwrap();
     let store = disk.open().unwrap();
-    assert_eq!(
-        (get(&store, 1), get(&store, 2)),
-        (Some(content(1, 2, 3000)), Some(content(2, 2, 200)))
-    );
+    assert_eq!(get(&store, 1), Some(content(1, 2, 3000)));
+    assert_eq!(get(&store, 2), Some(content(2, 2, 200)));
     assert_eq!(get(&store, 7), None);
 }
 

@@ -47,10 +47,8 @@ fn assert_forced(device: &Loop) {
     let report = format(device.path(), &forced()).expect("forced");
     assert!(!report.erased.is_empty());
     let detected = detect_path(device.path()).expect("a store");
-    assert_eq!(
-        (detected.layout, detected.geometry),
-        (Layout::Minfs, report.geometry)
-    );
+    assert_eq!(detected.layout, Layout::Minfs);
+    assert_eq!(detected.geometry, report.geometry);
     let FormatError::Signatures { found, .. } =
         format(device.path(), &plain()).expect_err("a store is there")
     else {

@@ -330,10 +330,8 @@ fn truncated_files_are_told_apart_from_short_ones() {
     file.set_len(DATA + 200 * BLOCK).unwrap();
     let report = check(&path);
     let finding = only(&report);
-    assert_eq!(
-        (finding.kind, finding.lump),
-        (FindingKind::Truncated, Some(LumpId(3)))
-    );
+    assert_eq!(finding.kind, FindingKind::Truncated);
+    assert_eq!(finding.lump, Some(LumpId(3)));
     assert_eq!(finding.offset, DATA + 200 * BLOCK);
     assert_eq!((report.verified_lumps, report.damaged_lumps), (4, 1));
     file.set_len(RING + 40).unwrap();
@@ -390,15 +388,11 @@ fn lumps_that_share_blocks_are_both_named() {
     let report = inspect(&path);
     assert_eq!(report.findings.total, 2);
     let outside = &report.findings.list[0];
-    assert_eq!(
-        (outside.kind, outside.lump),
-        (FindingKind::Record, Some(LumpId(4)))
-    );
+    assert_eq!(outside.kind, FindingKind::Record);
+    assert_eq!(outside.lump, Some(LumpId(4)));
     let overlap = &report.findings.list[1];
-    assert_eq!(
-        (overlap.kind, overlap.lump),
-        (FindingKind::Overlap, Some(LumpId(2)))
-    );
+    assert_eq!(overlap.kind, FindingKind::Overlap);
+    assert_eq!(overlap.lump, Some(LumpId(2)));
     assert!(overlap.why.contains("blocks 14..15"), "{overlap}");
     assert!(overlap.why.contains(&LumpId(1).to_string()), "{overlap}");
     assert_eq!(report.free.unwrap().bytes, (1024 - 6) * BLOCK);
@@ -459,10 +453,8 @@ fn sectors_that_cannot_be_read_are_named() {
     file.set_len(lost).unwrap();
     let report = Inspector::open(device.path()).unwrap().check(|_, _| true);
     let finding = only(&report);
-    assert_eq!(
-        (finding.kind, finding.lump),
-        (FindingKind::Read, Some(LumpId(3)))
-    );
+    assert_eq!(finding.kind, FindingKind::Read);
+    assert_eq!(finding.lump, Some(LumpId(3)));
     assert_eq!((finding.offset, finding.len), (lost, 201 * BLOCK));
     assert_eq!((report.verified_lumps, report.damaged_lumps), (4, 1));
     file.set_len(16 << 20).unwrap();

@@ -120,10 +120,8 @@ fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
         put(&store, id, &content(id, version, 30));
     }
     let stats = store.stats();
-    assert!(
-        stats.gc_relocated > 1000 && stats.header_writes > 50,
-        "{stats:?}"
-    );
+    assert!(stats.gc_relocated > 1000, "{stats:?}");
+    assert!(stats.header_writes > 50, "{stats:?}");
     // Nothing is gained by going on, so it rests.
     let (before, _) = (store.stats().header_writes, store.sync().unwrap());
     store.sync().unwrap();
@@ -164,10 +162,8 @@ fn a_full_data_region_takes_deletes_and_then_puts() {
         assert!(put(&store, id, &content(id, version, 1000)).created);
     }
     let stats = store.stats();
-    assert_eq!(
-        (stats.data_used_bytes, stats.free_extents),
-        (stats.data_capacity_bytes, 0)
-    );
+    assert_eq!(stats.data_used_bytes, stats.data_capacity_bytes);
+    assert_eq!(stats.free_extents, 0);
 }
 
 /// Another engine may leave its `EndOfRecords` across a boundary of two sectors.

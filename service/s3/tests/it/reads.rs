@@ -153,10 +153,8 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
     let head = Ask::new("HEAD", "/bbb/k").query("response-content-type", "a/b");
     assert_eq!(client.good(head).header("content-type"), Some("a/b"));
     let head = client.good(Ask::new("HEAD", "/bbb/k").header("range", "bytes=2-3"));
-    assert_eq!(
-        (head.status, head.header("content-length")),
-        (206, Some("2"))
-    );
+    assert_eq!(head.status, 206);
+    assert_eq!(head.header("content-length"), Some("2"));
 }
 
 /// As RFC 9110 wants it (14.1.1, 15.4.5, 15.5.17).
@@ -200,10 +198,8 @@ fn an_answer_without_the_object_tells_its_version() {
             ("Bytes=0-1", "bytes 0-1/10"),
         ] {
             let reply = client.good(ask("range", range));
-            assert_eq!(
-                (reply.status, reply.header("content-range")),
-                (206, Some(told))
-            );
+            assert_eq!(reply.status, 206);
+            assert_eq!(reply.header("content-range"), Some(told));
         }
     }
 }
@@ -419,10 +415,8 @@ fn what_is_not_exact_is_written_as_s3_writes_it() {
         .header("expires", "0");
     client.good(copy.header(named, tag));
     let copied = client.good(Ask::new("GET", "/bbb/c"));
-    assert_eq!(
-        (copied.header("expires"), &*copied.body),
-        (Some("0"), &b"abc"[..])
-    );
+    assert_eq!(copied.header("expires"), Some("0"));
+    assert_eq!(&*copied.body, &b"abc"[..]);
 }
 
 /// A list of ETags is not one of them: a change that took it for one would replace what it was to

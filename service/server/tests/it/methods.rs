@@ -330,14 +330,10 @@ async fn stores_are_described() {
     let [store] = &reply.stores[..] else {
         panic!("{reply:?}")
     };
-    assert_eq!(
-        (store.name.as_str(), store.layout.as_str()),
-        ("my-store", "lusf")
-    );
-    assert_eq!(
-        (store.block_size, store.path.as_str()),
-        (4096, path.to_str().unwrap())
-    );
+    assert_eq!(store.name.as_str(), "my-store");
+    assert_eq!(store.layout.as_str(), "lusf");
+    assert_eq!(store.block_size, 4096);
+    assert_eq!(store.path.as_str(), path.to_str().unwrap());
     assert_eq!(store.uuid.len(), 36);
     assert!(!store.observed && !store.not_observed_because.is_empty());
     assert!(store.failed.is_empty());

@@ -192,10 +192,8 @@ mod tests {
             entry.payload_len(BlockSize::DEFAULT)
         );
         assert_eq!(moved.moved_to(RingPosition(U40), false), entry);
-        assert_eq!(
-            (moved.record(), moved.portion()),
-            (RingPosition(5), Some(portion))
-        );
+        assert_eq!(moved.record(), RingPosition(5));
+        assert_eq!(moved.portion(), Some(portion));
         let unknown = IndexEntry::data(RingPosition(0), portion, None);
         assert_eq!(unknown.payload_len(BlockSize::DEFAULT), None);
         let embedded = IndexEntry::embedded(RingPosition(9), 65_535);

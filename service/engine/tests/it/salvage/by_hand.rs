@@ -141,10 +141,8 @@ fn a_lump_outside_the_data_region_is_dropped_and_older_records_of_it_stay_void()
         Record::EndOfRecords,
     ];
     let (refused, found, lumps) = salvage(&image(&records));
-    assert!(
-        refused.contains("ring position 56") && refused.contains("000002"),
-        "{refused}"
-    );
+    assert!(refused.contains("ring position 56"), "{refused}");
+    assert!(refused.contains("000002"), "{refused}");
     assert_eq!(lumps.keys().copied().collect::<Vec<_>>(), [1, 3]);
     assert_eq!(lumps[&3], plain(3, 2));
     assert_eq!((found.dropped_lumps, found.superseded_records), (1, 2));
@@ -171,10 +169,8 @@ fn what_a_shorter_file_has_lost_is_dropped() {
     let refused = Store::open(&path, support::options())
         .unwrap_err()
         .to_string();
-    assert!(
-        refused.contains("000004") && refused.contains("--salvage"),
-        "{refused}"
-    );
+    assert!(refused.contains("000004"), "{refused}");
+    assert!(refused.contains("--salvage"), "{refused}");
     let open = |read_only| {
         let mut options = support::options();
         options.salvage = true;
@@ -217,10 +213,9 @@ fn a_record_that_rotted_ends_the_log() {
     assert!(refused.contains("ring position 28"), "{refused}");
     assert_eq!(lumps, State::from([(1, plain(1, 2))]));
     let cut = found.cut.unwrap();
-    assert_eq!(
-        (cut.ring_position, cut.records_kept, cut.bytes_kept),
-        (28, 1, 28)
-    );
+    assert_eq!(cut.ring_position, 28);
+    assert_eq!(cut.records_kept, 1);
+    assert_eq!(cut.bytes_kept, 28);
     assert_eq!(cut.bytes_behind, 12 * 512 - 28);
     // The two puts behind it.
     assert_eq!(cut.records_behind, 2);

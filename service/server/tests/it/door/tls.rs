@@ -120,10 +120,8 @@ fn files_that_cannot_be_used_are_named() {
         for word in words.iter().chain([&file.to_str().unwrap()]) {
             assert!(message.contains(word), "{word:?} in {message:?}");
         }
-        assert!(
-            !message.contains("PRIVATE") && !message.contains('\n'),
-            "{message:?}"
-        );
+        assert!(!message.contains("PRIVATE"), "{message:?}");
+        assert!(!message.contains('\n'), "{message:?}");
     };
     Door::new(&config).unwrap();
     let key = std::fs::read_to_string(&files.key).unwrap();
@@ -172,10 +170,8 @@ fn other_machines_are_let_in_only_with_tls_and_a_login() {
         ] {
             let asked = args(listen, metrics, tls, ca, tokens);
             let message = asked.clone().checked().unwrap_err().to_string();
-            assert!(
-                message.starts_with(key) && message.contains("--allow-remote"),
-                "{message}"
-            );
+            assert!(message.starts_with(key), "{message}");
+            assert!(message.contains("--allow-remote"), "{message}");
             let allowed = ServeConfig {
                 allow_remote: true,
                 ..asked
