@@ -56,17 +56,13 @@ mod tests {
     fn ended(data: u64) -> EndedRequest {
         EndedRequest {
             request: 1,
-            store: 0,
             method: "put".into(),
             bytes: 1,
-            begin_ns: 0,
             end_ns: 100,
             ok: true,
             stages_ns: [1, 2, 3, data, 4, 5],
             commit_ns: [6, 7, 8],
-            control: false,
-            waited_for: None,
-            trace: None,
+            ..EndedRequest::default()
         }
     }
 

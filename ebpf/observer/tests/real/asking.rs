@@ -58,10 +58,8 @@ fn three_requests() -> RequestViews {
         end_ns,
         ok: true,
         stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
-        commit_ns: [0; 3],
-        control: false,
-        waited_for: None,
         trace: Some(TRACE),
+        ..EndedRequest::default()
     });
     let report = it.report();
     let explained = (1..=3).filter_map(|id| observer.explain(id)).collect();

@@ -264,10 +264,7 @@ impl Watched {
             end_ns,
             ok: true,
             stages_ns: [0, 0, 0, data_ns, 0, 0],
-            commit_ns: [0; 3],
-            control: false,
-            waited_for: None,
-            trace: None,
+            ..EndedRequest::default()
         });
     }
 

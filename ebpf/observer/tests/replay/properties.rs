@@ -7,7 +7,7 @@ use lumpscope_observer::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::{event, filled, raw_store};
+use crate::support::{declared, drained, ended, event, filled, finished, raw_store, wrote};
 
 /// Sectors that I/Os are laid out in.
 const SECTORS: u64 = 4096;
@@ -58,16 +58,15 @@ fn ids(io: usize, laid: &Laid) -> Vec<u64> {
 fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
     let mut it = raw_store();
     for (io, one) in laid.iter().enumerate() {
-        it.apply(Input::Declared(Declared {
-            store: 0,
-            token: io as u64,
-            requests: ids(io, one),
-            purpose: Purpose::Data,
-            op: Op::Write,
-            offset: one.from * 512,
-            len: (one.to - one.from) * 512,
-            begin_ns: 10,
-        }));
+        let (offset, len) = (one.from * 512, (one.to - one.from) * 512);
+        it.apply(declared(
+            io as u64,
+            &ids(io, one),
+            Op::Write,
+            offset,
+            len,
+            10,
+        ));
     }
     let mut events: Vec<(u64, u64)> = ranges(cuts).collect();
     events.sort_by_key(|(from, _)| (from + 1).wrapping_mul(seed | 1).rotate_left(17));
@@ -76,39 +75,15 @@ fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
         let sectors = u32::try_from(to - from).expect("small");
         let number = number as u64;
         asked += u64::from(sectors) * 512;
-        it.apply(Input::Event(event(
-            BlockOp::Write,
-            from,
-            sectors,
-            20,
-            30 + number,
-            60 + number,
-        )));
+        it.apply(wrote(from, sectors, 20, 30 + number, 60 + number));
     }
     for (io, one) in laid.iter().enumerate() {
-        it.apply(Input::Finished {
-            store: 0,
-            token: io as u64,
-            end_ns: 100,
-        });
+        it.apply(finished(io as u64, 100));
         for request in ids(io, one) {
-            it.apply(Input::Ended(EndedRequest {
-                request,
-                store: 0,
-                method: "put".into(),
-                bytes: 0,
-                begin_ns: 5,
-                end_ns: 105 + request,
-                ok: true,
-                stages_ns: [0, 0, 0, 100 + request, 0, 0],
-                commit_ns: [0; 3],
-                control: false,
-                waited_for: None,
-                trace: None,
-            }));
+            it.apply(ended(request, 5, 105 + request));
         }
     }
-    it.apply(Input::Drained { until_ns: 1000 });
+    it.apply(drained(1000));
     (it, asked)
 }
 
@@ -280,10 +255,7 @@ fn any_input() -> impl Strategy<Value = Input> {
                 end_ns,
                 ok: true,
                 stages_ns: stages.try_into().expect("six"),
-                commit_ns: [0; 3],
-                control: false,
-                waited_for: None,
-                trace: None,
+                ..EndedRequest::default()
             })
         },
     );
