@@ -165,11 +165,8 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
     });
     let bytes = 64 * 4 * MIB;
     let audit = &report.audit;
-    assert_eq!(
-        (audit.agreements, audit.submission_unknown),
-        (report.block.data_requests, 0),
-        "{audit:?}"
-    );
+    assert_eq!(audit.agreements, report.block.data_requests, "{audit:?}");
+    assert_eq!(audit.submission_unknown, 0, "{audit:?}");
     assert_eq!(report.block.own_bytes, 2 * bytes);
     assert_eq!(
         report.block.attributed_bytes,
@@ -296,11 +293,8 @@ fn lost_events_are_counted_exactly() {
     }
     let report = it.report();
     let audit = &report.audit;
-    assert_eq!(
-        (audit.seen_requests, audit.kernel_requests),
-        (500, 500),
-        "{audit:?}"
-    );
+    assert_eq!(audit.seen_requests, 500, "{audit:?}");
+    assert_eq!(audit.kernel_requests, 500, "{audit:?}");
     assert!(audit.lost_events > 400, "{audit:?}");
     assert_eq!(report.block.data_requests, 500, "{audit:?}");
     let told = owned(&report, "request", "write").0;
@@ -354,11 +348,8 @@ fn file_store(mkfs: &str, args: &[&str]) {
         it.report()
     });
     let block = &report.block;
-    assert_eq!(
-        (block.own_bytes, block.attributed_bytes),
-        (20 * MIB, 20 * MIB),
-        "{block:?}"
-    );
+    assert_eq!(block.own_bytes, 20 * MIB, "{block:?}");
+    assert_eq!(block.attributed_bytes, 20 * MIB, "{block:?}");
     assert_eq!(owned(&report, "request", "write").1, 20 * MIB);
     let flushes = owned(&report, "request", "flush").0;
     // Without a journal older kernels send no flush when only data has changed: the audit, which is
@@ -417,11 +408,8 @@ fn busy_file_system(kind: &str, args: &[&str]) {
     });
     let block = &report.block;
     let journal = 6 * 4 * KIB as u64;
-    assert_eq!(
-        (block.attributed_bytes, block.shared_bytes),
-        (6 * MIB, journal),
-        "{block:?}"
-    );
+    assert_eq!(block.attributed_bytes, 6 * MIB, "{block:?}");
+    assert_eq!(block.shared_bytes, journal, "{block:?}");
     assert_eq!(block.unattributed_bytes, 0);
     assert_eq!(block.own_bytes, 6 * MIB + journal);
     assert_eq!(owned(&report, "request", "write").1, 6 * MIB + journal);
@@ -497,11 +485,8 @@ fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
         it.report()
     });
     let block = &report.block;
-    assert_eq!(
-        (block.own_bytes, block.attributed_bytes),
-        (400 * MIB, 400 * MIB),
-        "{block:?}"
-    );
+    assert_eq!(block.own_bytes, 400 * MIB, "{block:?}");
+    assert_eq!(block.attributed_bytes, 400 * MIB, "{block:?}");
     assert_eq!(block.unattributed_bytes, 0);
     assert_eq!(report.operations.iter().map(|o| o.count).sum::<u64>(), 400);
 }

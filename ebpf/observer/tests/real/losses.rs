@@ -73,11 +73,8 @@ fn until_only_starts_lack(mut scenario: impl FnMut() -> StoreReport) -> StoreRep
 fn all_is_counted(flavour: Flavour) {
     let report = until_only_starts_lack(|| overlooked(flavour));
     let audit = &report.audit;
-    assert_eq!(
-        (audit.seen_requests, audit.seen_bytes),
-        (audit.kernel_requests, audit.kernel_bytes),
-        "{audit:?}"
-    );
+    assert_eq!(audit.seen_requests, audit.kernel_requests, "{audit:?}");
+    assert_eq!(audit.seen_bytes, audit.kernel_bytes, "{audit:?}");
     assert!(audit.seen_requests > 2 * THREADS * ROUNDS, "{audit:?}");
     assert!(audit.found_late > 10, "{audit:?}");
     assert_eq!(audit.lost_events, 0, "{audit:?}");

@@ -317,11 +317,8 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     command.stderr(std::fs::File::create(&log).unwrap());
     let service = ServeProcess::start(&mut command, &store, &["--no-probes"]);
     for thread in service.threads() {
-        assert_eq!(
-            (thread.permitted, thread.uids),
-            (CapSet::NONE, [0; 4]),
-            "{thread:?}"
-        );
+        assert_eq!(thread.permitted, CapSet::NONE, "{thread:?}");
+        assert_eq!(thread.uids, [0; 4], "{thread:?}");
         assert!(thread.no_new_privs, "{thread:?}");
     }
     service.put_and_get(1).await;

@@ -386,11 +386,8 @@ fn rot_of_a_put_that_was_answered_costs_no_other_lump() {
         let mut image = image.clone();
         image[at + byte] ^= 0x5a;
         let (found, puts, lump) = open(&image, 1);
-        assert_eq!(
-            (found, puts),
-            (Some(TailOutcome::Damaged), 3),
-            "byte {byte}"
-        );
+        assert_eq!(found, Some(TailOutcome::Damaged), "byte {byte}");
+        assert_eq!(puts, 3, "byte {byte}");
         assert!(matches!(lump, Err(Error::ChecksumMismatch(_))), "{lump:?}");
         assert!(right(&image, 2) && right(&image, 3));
         let (_, puts, _) = mutant::with(Mutant::CutsRot, || open(&image, 1));

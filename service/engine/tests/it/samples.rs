@@ -51,11 +51,8 @@ fn check(store: &Store, lumps: &[SampleLump]) {
     for lump in lumps {
         let id = LumpId(lump.id);
         let head = store.head(support::ctx(), id).unwrap();
-        assert_eq!(
-            (head.length, head.placement),
-            (lump.len as u64, lump.placement),
-            "{id}"
-        );
+        assert_eq!(head.length, lump.len as u64, "{id}");
+        assert_eq!(head.placement, lump.placement, "{id}");
         assert_eq!(get(store, lump.id), Some(lump.content()), "{id}");
         // Now the size is known without a read.
         assert_eq!(store.head(support::ctx(), id).unwrap(), head);

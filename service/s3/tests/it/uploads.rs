@@ -332,14 +332,8 @@ fn uploads_are_grouped_by_a_delimiter() {
             marker = page.element("NextKeyMarker").unwrap();
             id = page.element("NextUploadIdMarker").unwrap_or_default();
         }
-        assert_eq!(
-            (keys, groups),
-            (
-                vec!["a".to_owned(), "c".to_owned()],
-                vec!["b/".to_owned(), "d/".to_owned()]
-            ),
-            "{max}"
-        );
+        assert_eq!(keys, ["a", "c"], "{max}");
+        assert_eq!(groups, ["b/", "d/"], "{max}");
     }
     let within = client.good(ask("9").query("prefix", "b/"));
     assert_eq!(all(&within, "<Upload>", "Key"), ["b/1", "b/2", "b/2"]);

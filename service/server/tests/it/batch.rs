@@ -267,11 +267,8 @@ async fn many_puts_through_one_stream() {
             11 => (Code::InvalidArgument, "ID_MISSING"),
             _ => panic!("{index}: {why:?}"),
         };
-        assert_eq!(
-            (why.code, &*why.reason),
-            (i32::from(code), reason),
-            "{why:?}"
-        );
+        assert_eq!(why.code, i32::from(code), "{why:?}");
+        assert_eq!(&*why.reason, reason, "{why:?}");
     }
     service.stop().await;
 }
