@@ -36,10 +36,8 @@ fn three_requests() -> RequestViews {
         operation: Some("write".to_owned()),
         ..BlockFilter::default()
     };
-    let (blocks, traced) = (
-        observer.watch_blocks(filter, 1000),
-        observer.watch_traced(10),
-    );
+    let blocks = observer.watch_blocks(filter, 1000);
+    let traced = observer.watch_traced(10);
     let inputs = observer.watch_inputs(10_000);
     it.request(1, "put", MIB, || it.write(1, MIB, 1 << 20));
     it.request(2, "put", 4096, || {
@@ -64,10 +62,8 @@ fn three_requests() -> RequestViews {
     let report = it.report();
     let explained = (1..=3).filter_map(|id| observer.explain(id)).collect();
     let slowest = observer.slowest(Some("it"), false, Duration::from_secs(60), 10);
-    assert_eq!(
-        observer.slowest(Some("none"), false, Duration::from_secs(60), 10),
-        []
-    );
+    let none = observer.slowest(Some("none"), false, Duration::from_secs(60), 10);
+    assert_eq!(none, []);
     assert_eq!(observer.explain(4), None);
     RequestViews {
         report,
@@ -110,18 +106,15 @@ fn a_request_is_explained_watched_recorded_and_replayed_alike() {
     assert_eq!(found.traced[0].request.request_id, 3);
     assert_eq!(found.traced[0].trace, TRACE);
 
-    let written: u64 = found
-        .lines
-        .iter()
-        .map(|line| u64::from(line.sectors) * 512)
-        .sum();
-    assert_eq!(written, MIB + 4096 + 8192, "{:#?}", found.lines);
-    assert!(
-        found
-            .lines
-            .iter()
-            .all(|line| line.owner == "request" && line.stores == ["it"])
-    );
+    let lines = &found.lines;
+    let written: u64 = lines.iter().map(|line| u64::from(line.sectors) * 512).sum();
+    assert_eq!(written, MIB + 4096 + 8192, "{lines:#?}");
+    for line in lines {
+        assert!(
+            line.owner == "request" && line.stores == ["it"],
+            "{line:#?}"
+        );
+    }
 
     let mut replay = Replay::new();
     let mut replayed = Vec::new();

@@ -401,9 +401,9 @@ fn a_process_is_known_by_its_cgroup() {
         let report = until_complete(|| read_in(&cgroup, flavour));
         let processes = &report.block.processes;
         let mut found = processes.iter().filter(|one| one.cgroup_id == inode);
-        let cat = found
-            .next()
-            .unwrap_or_else(|| panic!("{flavour:?}: {processes:#?}"));
+        let Some(cat) = found.next() else {
+            panic!("{flavour:?}: {processes:#?}")
+        };
         assert_eq!(found.next(), None, "{flavour:?}");
         assert_eq!(cat.cgroup, format!("/{name}"), "{flavour:?}");
         assert_eq!(cat.process, "cat", "{flavour:?}");
@@ -411,11 +411,7 @@ fn a_process_is_known_by_its_cgroup() {
         // What is told by process is what is told by owner.
         let by_process: u64 = processes.iter().map(|one| one.requests).sum();
         let by_owner: u64 = report.block.owners.iter().map(|one| one.requests).sum();
-        assert_eq!(
-            by_process, by_owner,
-            "{processes:#?} {:#?}",
-            report.block.owners
-        );
+        assert_eq!(by_process, by_owner, "{:#?}", report.block);
     }
 }
 
@@ -480,10 +476,8 @@ fn pages_that_are_written_back_are_of_the_cgroup_that_wrote_them() {
     let accounts = Accounts::of(&cgroup);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
     let is_free = cgroup.mount.is_some() && !mounts.contains(" - cgroup ");
-    assert!(
-        accounts.is_some() || !is_free,
-        "nobody else has the controllers"
-    );
+    // Nobody else has the controllers then.
+    assert!(accounts.is_some() || !is_free);
     for (flavour, mkfs) in [
         (Flavour::TpBtf, "mkfs.ext4"),
         (Flavour::RawTp, "mkfs.xfs"),
@@ -492,10 +486,9 @@ fn pages_that_are_written_back_are_of_the_cgroup_that_wrote_them() {
         let report = until_complete(|| written_back(&cgroup, flavour, mkfs));
         let processes = &report.block.processes;
         let bytes = |are_its: bool| -> u64 {
-            let kernel = processes
-                .iter()
-                .filter(|one| one.process.starts_with("kworker"));
-            let found = kernel.filter(|one| (one.cgroup_id == inode) == are_its);
+            let found = processes.iter().filter(|one| {
+                one.process.starts_with("kworker") && (one.cgroup_id == inode) == are_its
+            });
             found.map(|one| one.written_bytes).sum()
         };
         // The classic records do not name the bio.

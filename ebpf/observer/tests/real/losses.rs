@@ -9,7 +9,7 @@ use lumpscope_observer::{
 use lumpscope_units::human;
 
 use crate::support::{
-    LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
+    LoopDevice, Watched, dd, forced, mount_tracefs, owned, ready, until_complete,
 };
 
 const KIB: u64 = 1 << 10;
@@ -84,11 +84,7 @@ fn all_is_counted(flavour: Flavour) {
     let said = !audit.complete || audit.finding.contains(&said);
     assert!(said, "{}", audit.finding);
     let (block, each) = (&report.block, THREADS * ROUNDS);
-    assert_eq!(
-        block.data_requests,
-        2 * each,
-        "an event for each: {block:?}"
-    );
+    assert_eq!(block.data_requests, 2 * each, "{block:?}");
     assert_eq!(owned(&report, "request", "write").0, each, "{block:?}");
     let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
     assert!(cells < 2 * each, "unknown times are in no histogram");
@@ -244,22 +240,13 @@ fn the_event_policy_takes_events_and_nothing_else() {
         assert!(events < each / 2, "{events}: {audit:?}");
         assert!(cells + audit.found_late >= 2 * each, "{audit:?}");
 
-        set(
-            0,
-            Duration::from_secs(3600)
-                .as_nanos()
-                .try_into()
-                .expect("fits"),
-        );
+        set(0, 3_600_000_000_000);
         it.write(1, 0, 4096);
         assert_eq!(events_and_cells(&it).1, events, "nothing takes an hour");
         set(0, 1);
         it.write(1, 0, 4096);
-        assert_eq!(
-            events_and_cells(&it).1,
-            events + 1,
-            "all takes a nanosecond"
-        );
+        // All takes a nanosecond.
+        assert_eq!(events_and_cells(&it).1, events + 1);
         it.report()
     });
     assert_eq!(report.audit.seen_requests, report.audit.kernel_requests);
@@ -301,19 +288,10 @@ fn pairs(it: &Watched, device: &LoopDevice) -> Sums {
             }
         });
         if round % 10 == 0 {
-            let (of, skip) = (format!("if={}", device.path.display()), 3 * round);
-            let skip = format!("skip={skip}");
-            sh(
-                "dd",
-                &[
-                    &of,
-                    "of=/dev/null",
-                    "bs=4k",
-                    "count=1",
-                    "iflag=direct",
-                    &skip,
-                ],
-            );
+            let (path, skip) = (device.path.display(), 3 * round);
+            dd(&format!(
+                "if={path} of=/dev/null bs=4k count=1 iflag=direct skip={skip}"
+            ));
             went(3 * round * 4 * KIB, 4 * KIB);
             foreign += 4 * KIB;
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use lumpscope_needs::{Alone, Need, alone};
 use lumpscope_observer::{
-    Declared, EndedRequest, Flavour, Observer, ObserverOptions, Op, Purpose, StoreReport, Tuning,
-    WatchedStore,
+    Declared, EndedRequest, Flavour, GuardPolicy, Observer, ObserverOptions, Op, Purpose,
+    StoreReport, Tuning, WatchedStore,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -29,13 +29,16 @@ pub(crate) fn sh(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
+/// Runs dd with these arguments, written as in a shell.
+pub(crate) fn dd(arguments: &str) {
+    sh("dd", &arguments.split(' ').collect::<Vec<_>>());
+}
+
 /// The classic flavour needs tracefs: mounts it where it is missing.
 pub(crate) fn mount_tracefs() {
     if !Path::new("/sys/kernel/tracing/events").exists() {
-        sh(
-            "mount",
-            &["-t", "tracefs", "tracefs", "/sys/kernel/tracing"],
-        );
+        let at = "/sys/kernel/tracing";
+        sh("mount", &["-t", "tracefs", "tracefs", at]);
     }
 }
 
@@ -52,10 +55,8 @@ impl LoopDevice {
             .tempdir_in("/var/tmp");
         let dir = dir.expect("a temporary directory");
         let image = dir.path().join("lumpscope-disk.img");
-        File::create(&image)
-            .expect("an image")
-            .set_len(bytes)
-            .expect("its length");
+        let file = File::create(&image).expect("an image");
+        file.set_len(bytes).expect("its length");
         let image = image.to_str().expect("UTF-8");
         let args = ["--direct-io=on", "-b", "512", "--show", "-f", image];
         LoopDevice {
@@ -150,28 +151,32 @@ pub(crate) struct Watched {
 
 pub(crate) const STORE: &str = "it";
 
+fn watched(path: &Path, name: &str) -> WatchedStore {
+    WatchedStore {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        guard: GuardPolicy::Off,
+    }
+}
+
+/// An observer on the one store of a test.
+pub(crate) fn observer_of(path: &Path, tuning: Tuning) -> Observer {
+    Observer::start(ObserverOptions {
+        stores: vec![watched(path, STORE)],
+        enabled: true,
+        tuning,
+        ..ObserverOptions::default()
+    })
+}
+
 impl Watched {
     pub(crate) fn new(path: &Path, tuning: Tuning) -> Watched {
-        let observer = Observer::start(ObserverOptions {
-            stores: vec![WatchedStore {
-                name: STORE.to_owned(),
-                path: path.to_owned(),
-                guard: lumpscope_observer::GuardPolicy::Off,
-            }],
-            enabled: true,
-            tuning,
-            ..ObserverOptions::default()
-        });
-        Watched::of(observer, 0, path, STORE)
+        Watched::of(observer_of(path, tuning), 0, path, STORE)
     }
 
     /// Adds a store to an observer that runs.
     pub(crate) fn added(observer: &Observer, path: &Path, name: &str) -> Watched {
-        let index = observer.add_store(WatchedStore {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            guard: lumpscope_observer::GuardPolicy::Off,
-        });
+        let index = observer.add_store(watched(path, name));
         Watched::of(observer.clone(), index, path, name)
     }
 
@@ -270,10 +275,8 @@ impl Watched {
 
     /// The report when all is in and its audit is final.
     pub(crate) fn report(&self) -> StoreReport {
-        assert!(
-            self.observer.settle(Duration::from_secs(10)),
-            "did not settle"
-        );
+        let settled = self.observer.settle(Duration::from_secs(10));
+        assert!(settled, "did not settle");
         for attempt in 0..1000 {
             let report = self.observer.report(&self.name).expect("the store");
             // Where others flush all the time, there is always a flush whose owner is being found.
