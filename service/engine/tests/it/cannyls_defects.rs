@@ -11,11 +11,7 @@ use crate::support::sim::{DiskEvent, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, ctx, delete, get, put, try_put};
 use lumpscope_engine::{CommitMode, Durability, Error, LumpId, LumpRange, Placement, Store};
 
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 12,
-    data_blocks: 200,
-};
+const SHAPE: Shape = Shape::new(512, 12, 200);
 
 type State = BTreeMap<u128, Vec<u8>>;
 

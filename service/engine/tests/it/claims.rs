@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{self, disk_dir};
+use crate::support::{self, but, disk_dir};
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
 use lumpscope_engine::format::claim::{self, Claim};
@@ -27,10 +27,7 @@ fn machine(host: &str, id: u64, boot: u64) -> Machine {
 }
 
 fn options(machine: &Machine) -> StoreOptions {
-    StoreOptions {
-        machine: Some(machine.clone()),
-        ..support::options()
-    }
+    but(support::options(), |it| it.machine = Some(machine.clone()))
 }
 
 fn open(disk: &SimDisk, machine: &Machine) -> Result<Store, Error> {
@@ -114,10 +111,7 @@ fn a_machine_opens_its_own_store_after_a_crash_and_another_one_takes_it_over() {
         assert_eq!(refused_by(open(&disk, &other)), "here");
     }
     let there = machine("there", 2, 22);
-    let taking = StoreOptions {
-        take_over: true,
-        ..options(&there)
-    };
+    let taking = but(options(&there), |it| it.take_over = true);
     let store = Store::open_on(disk.device(), taking).unwrap();
     assert_eq!(refused_by(open(&disk, &here)), "there");
     store.close().unwrap();
@@ -127,20 +121,14 @@ fn a_machine_opens_its_own_store_after_a_crash_and_another_one_takes_it_over() {
 #[test]
 fn a_reader_writes_no_claim_and_with_a_machine_obeys_that_of_another() {
     let disk = crashed(&machine("here", 1, 11));
-    let reading = |options| StoreOptions {
-        read_only: true,
-        ..options
-    };
+    let reading = |options| but(options, |it| it.read_only = true);
     // What it would serve may be older than what the other machine has acknowledged.
     let there = reading(options(&machine("there", 2, 22)));
     assert_eq!(
         refused_by(Store::open_on(disk.device(), there.clone())),
         "here"
     );
-    let taking = StoreOptions {
-        take_over: true,
-        ..there
-    };
+    let taking = but(there, |it| it.take_over = true);
     for reader in [taking, reading(support::options())] {
         let store = Store::open_on(disk.device(), reader).unwrap();
         assert_eq!(support::get(&store, 1).unwrap(), b"a lump");

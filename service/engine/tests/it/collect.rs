@@ -1,18 +1,15 @@
 //! The journal's garbage collection, in virtual time on a simulated disk: it works in steps, within
 //! its budget, and not at all when there is nothing to gain.
 
-use crate::support::options;
 use crate::support::stepped::{Stepped, disk, steady};
+use crate::support::{but, options};
 use lumpscope_engine::{Placement, StoreOptions};
 
 const SECOND: u64 = 1_000_000_000;
 const LATENCY_NS: u64 = 100_000;
 
 fn open(ring_blocks: u64, gc_rate: u64) -> Stepped {
-    let options = StoreOptions {
-        gc_rate,
-        ..options()
-    };
+    let options = but(options(), |it| it.gc_rate = gc_rate);
     Stepped::open(
         disk(ring_blocks, 4096, steady(LATENCY_NS, LATENCY_NS)),
         options,

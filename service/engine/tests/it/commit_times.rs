@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::support::ctx;
 use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
+use crate::support::{but, ctx, ctx_of, options};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
     BatchWait, CommitMode, Durability, EngineTimes, LumpId, Placement, PutCondition, PutOptions,
@@ -21,10 +21,7 @@ fn put(
 ) -> Receiver<(bool, EngineTimes)> {
     let (told, times) = channel();
     let buf = store.buf(b"lump");
-    let ctx = RequestCtx {
-        id: RequestId(id),
-        ..ctx()
-    };
+    let ctx = ctx_of(id);
     let done = Box::new(move |result: Result<_, _>, times| {
         told.send((result.is_ok(), times)).unwrap();
     });
@@ -48,10 +45,7 @@ const EMBEDDED: PutOptions = PutOptions {
 
 #[test]
 fn a_commit_is_waits_writes_and_flushes() {
-    let mut store = Timed::new(StoreOptions {
-        commit: CommitMode::Ordered,
-        ..StoreOptions::new("sim")
-    });
+    let mut store = Timed::new(but(options(), |it| it.commit = CommitMode::Ordered));
     let first = put(&store, 1, (1, DATA));
     store.pass(500 * MS);
     // Behind the flush of the first one's data.
@@ -98,10 +92,7 @@ fn a_commit_is_waits_writes_and_flushes() {
 #[test]
 fn a_put_in_a_run_has_waited_for_the_one_beside_it() {
     for after_ns in [READ_NS / 2, READ_NS] {
-        let mut store = Timed::new(StoreOptions {
-            commit: CommitMode::Runs,
-            ..StoreOptions::new("sim")
-        });
+        let mut store = Timed::new(but(options(), |it| it.commit = CommitMode::Runs));
         // The batch with its record opens the run.
         let opening = put(&store, 1, (1, DATA));
         store.settle();

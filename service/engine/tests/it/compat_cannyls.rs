@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::support::peer::{self, Canny, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, ctx, delete, try_put};
+use crate::support::{Shape, content, ctx, delete, embedded_if, try_put};
 use lumpscope_engine::crc32c;
 use lumpscope_engine::format::minfs;
 use lumpscope_engine::{CommitMode, Durability, LumpId, LumpRange, Placement, Store};
@@ -26,44 +26,28 @@ struct StoreKind {
 
 const KINDS: [StoreKind; 4] = [
     StoreKind {
-        shape: Shape {
-            block_size: 512,
-            ring_blocks: 48,
-            data_blocks: 700,
-        },
+        shape: Shape::new(512, 48, 700),
         unit: 512,
         max_embedded: 300,
         max_len: 9000,
         minfs: false,
     },
     StoreKind {
-        shape: Shape {
-            block_size: 1536,
-            ring_blocks: 15,
-            data_blocks: 500,
-        },
+        shape: Shape::new(1536, 15, 500),
         unit: 512,
         max_embedded: 300,
         max_len: 20_000,
         minfs: false,
     },
     StoreKind {
-        shape: Shape {
-            block_size: 4096,
-            ring_blocks: 7,
-            data_blocks: 900,
-        },
+        shape: Shape::new(4096, 7, 900),
         unit: 4096,
         max_embedded: 500,
         max_len: 150_000,
         minfs: true,
     },
     StoreKind {
-        shape: Shape {
-            block_size: 4096,
-            ring_blocks: 300,
-            data_blocks: 4000,
-        },
+        shape: Shape::new(4096, 300, 4000),
         unit: 512,
         max_embedded: 65_535,
         max_len: 1_500_000,
@@ -139,11 +123,7 @@ impl World {
         let (placement, len) = match self.lumps.get(&id) {
             Some(old) if self.random.below(2) == 0 => (old.placement, old.bytes.len()),
             _ => {
-                let placement = if self.random.below(3) == 0 {
-                    Placement::Embedded
-                } else {
-                    Placement::Data
-                };
+                let placement = embedded_if(self.random.below(3) == 0);
                 (placement, self.some_len(placement))
             }
         };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use crate::support::{Shape, content, disk_dir, options, store_file};
+use crate::support::{Shape, content, ctx_of, disk_dir, options, store_file};
 use lumpscope_engine::{
     Durability, IoBackendChoice, IoDeclaration, IoOp, IoPurpose, IoSink, LumpId, Placement,
     RequestCtx, RequestId, Store,
@@ -104,10 +104,7 @@ fn open(path: &Path, io_backend: IoBackendChoice) -> (Store, Arc<Recorder>) {
 }
 
 fn put(store: &Store, request: u64, id: u128, len: usize) {
-    let ctx = RequestCtx {
-        id: RequestId(request),
-        ..RequestCtx::default()
-    };
+    let ctx = ctx_of(request);
     let mut buf = store.lump_buf(len as u64).unwrap();
     buf.extend(&content(id, 1, len)).unwrap();
     store
@@ -119,14 +116,7 @@ fn put(store: &Store, request: u64, id: u128, len: usize) {
 fn a_put_and_a_get_are_exactly_their_ios() {
     for backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
         let dir = disk_dir();
-        let path = store_file(
-            &dir,
-            Shape {
-                block_size: 4096,
-                ring_blocks: 4,
-                data_blocks: 3000,
-            },
-        );
+        let path = store_file(&dir, Shape::new(4096, 4, 3000));
         // The first change of a store without checked copies of its headers gives it some.
         let (store, _) = open(&path, backend);
         put(&store, 6, 2, 1);
@@ -170,10 +160,7 @@ fn a_put_and_a_get_are_exactly_their_ios() {
 
         let (store, recorder) = open(&path, backend);
         recorder.take();
-        let ctx = RequestCtx {
-            id: RequestId(8),
-            ..RequestCtx::default()
-        };
+        let ctx = ctx_of(8);
         store.head(ctx, LumpId(1)).unwrap();
         store.head(ctx, LumpId(1)).unwrap();
         store.get(ctx, LumpId(1)).unwrap();
@@ -201,14 +188,7 @@ fn store_unit(path: &Path) -> u32 {
 #[test]
 fn what_the_store_does_for_itself_names_no_request() {
     let dir = disk_dir();
-    let path = store_file(
-        &dir,
-        Shape {
-            block_size: 512,
-            ring_blocks: 10,
-            data_blocks: 300,
-        },
-    );
+    let path = store_file(&dir, Shape::new(512, 10, 300));
     let (store, recorder) = open(&path, IoBackendChoice::Auto);
     for request in 1..400 {
         put(&store, request, u128::from(request) % 20, 100);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support;
 use crate::support::sim::{DiskEvent, Random, SimDisk};
-use crate::support::{Shape, content, ctx, get, try_put};
+use crate::support::{Shape, content, ctx, embedded_if, get, try_put};
 use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, LumpRange, Placement, PutGroup, Store};
 
 fn disk(ring_blocks: u64) -> SimDisk {
@@ -69,11 +69,7 @@ fn a_group_costs_what_its_data_costs() {
 #[test]
 fn a_group_is_never_divided() {
     for io in 0..60 {
-        let shape = Shape {
-            block_size: 512,
-            ring_blocks: 6,
-            data_blocks: 60,
-        };
+        let shape = Shape::new(512, 6, 60);
         let options = lumpscope_engine::device::sim::SimOptions::default();
         let disk = lumpscope_engine::device::sim::SimDisk::new(&shape.image(), options);
         disk.die_after(io);
@@ -186,11 +182,7 @@ fn all_embedded_lumps_are_read_in_bulk() {
             continue;
         }
         let bytes = content(id, version, random.below(4000));
-        let placement = if id.is_multiple_of(4) {
-            Placement::Data
-        } else {
-            Placement::Embedded
-        };
+        let placement = embedded_if(!(id.is_multiple_of(4)));
         try_put(&store, id, &bytes, placement).unwrap();
         model.insert(id, bytes);
         if version.is_multiple_of(500) {

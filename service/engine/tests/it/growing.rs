@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::media::mount;
 use crate::support::disks::{Image, require};
 use crate::support::peer::{self, CannylsImage};
-use crate::support::{content, disk_dir, get, options, put, try_put};
+use crate::support::{but, content, disk_dir, get, options, put, try_put};
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::grow::{GrowError, GrowOptions, grow};
 use lumpscope_engine::inspect::Inspector;
@@ -85,10 +85,7 @@ fn an_unfinished_copy_of_an_earlier_version_is_refused() {
     file.write_all_at(b"LsCy", 400).unwrap();
     let before = std::fs::read(&path).unwrap();
     for salvage in [false, true] {
-        let options = StoreOptions {
-            salvage,
-            ..options()
-        };
+        let options = but(options(), |it| it.salvage = salvage);
         let refused = Store::open(&path, options).unwrap_err();
         assert!(refused.to_string().contains("unfinished copy"), "{refused}");
     }

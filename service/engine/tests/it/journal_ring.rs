@@ -1,7 +1,7 @@
 //! Tiny journals: the ring goes round hundreds of times, runs full, and never refuses a delete.
 
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, delete, get, put, try_put};
+use crate::support::{Shape, content, delete, embedded_if, get, put, try_put};
 use lumpscope_engine::format::Portion;
 use lumpscope_engine::format::record::{EmbeddedData, Record};
 use lumpscope_engine::units::{BlockCount, BlockIndex};
@@ -32,11 +32,7 @@ fn the_ring_goes_round_hundreds_of_times() {
         while bytes < rounds * 28 {
             at += 1;
             let id = random.below(versions.len());
-            let placement = if id == 0 {
-                Placement::Embedded
-            } else {
-                Placement::Data
-            };
+            let placement = embedded_if(id == 0);
             try_put(&store, id as u128, &value(id as u128, at), placement).unwrap();
             bytes += if id == 0 {
                 23 + embedded_len as u64
@@ -68,11 +64,7 @@ fn the_ring_goes_round_hundreds_of_times() {
 #[test]
 fn a_full_journal_takes_deletes_and_then_puts() {
     for shuffle in [None, Some(5)] {
-        let shape = Shape {
-            block_size: 512,
-            ring_blocks: 24,
-            data_blocks: 4000,
-        };
+        let shape = Shape::new(512, 24, 4000);
         let mut disk = SimDisk::new(shape.image());
         disk.shuffle = shuffle;
         let store = disk.open().unwrap();
@@ -102,11 +94,7 @@ fn a_full_journal_takes_deletes_and_then_puts() {
 
 #[test]
 fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 24,
-        data_blocks: 4000,
-    };
+    let shape = Shape::new(512, 24, 4000);
     let disk = SimDisk::new(shape.image());
     let store = disk.open().unwrap();
     let mut ids = 0;
@@ -130,14 +118,7 @@ fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
 
 #[test]
 fn a_full_data_region_takes_deletes_and_then_puts() {
-    let disk = SimDisk::new(
-        Shape {
-            block_size: 512,
-            ring_blocks: 24,
-            data_blocks: 100,
-        }
-        .image(),
-    );
+    let disk = SimDisk::new(Shape::new(512, 24, 100).image());
     let store = disk.open().unwrap();
     for id in 0..50 {
         put(&store, id, &content(id, 1, 900));
@@ -170,11 +151,7 @@ fn a_full_data_region_takes_deletes_and_then_puts() {
 #[test]
 fn a_journal_that_ends_across_a_sector_boundary_is_continued() {
     for tail in 500..=520 {
-        let shape = Shape {
-            block_size: 512,
-            ring_blocks: 12,
-            data_blocks: 100,
-        };
+        let shape = Shape::new(512, 12, 100);
         let mut image = shape.image();
         let bytes = content(9, 9, tail - 23);
         let data = EmbeddedData::new(&bytes).unwrap();
@@ -198,11 +175,7 @@ fn a_journal_that_ends_across_a_sector_boundary_is_continued() {
 
 #[test]
 fn a_journal_that_cannot_be_replayed_is_refused_with_its_position() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 4,
-        data_blocks: 100,
-    };
+    let shape = Shape::new(512, 4, 100);
     let portion = |start, len| Portion::new(BlockIndex(start), BlockCount(len)).unwrap();
     let put = |id, start, len| Record::Put {
         id: LumpId(id),

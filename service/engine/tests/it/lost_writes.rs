@@ -9,11 +9,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{CommitMode, LumpRange, Store};
 
 const SECTOR: usize = 512;
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 40,
-    data_blocks: 800,
-};
+const SHAPE: Shape = Shape::new(512, 40, 800);
 
 type Lumps = BTreeMap<u128, Vec<u8>>;
 

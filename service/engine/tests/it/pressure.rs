@@ -15,11 +15,7 @@ const THREADS: u64 = 8;
 const STEPS: u64 = 150;
 const IDS_PER_THREAD: u64 = 5;
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 64,
-    data_blocks: 2000,
-};
+const SHAPE: Shape = Shape::new(4096, 64, 2000);
 
 /// Some deadlines long gone, some at hand, some far; all combinations of the rest.
 fn any_ctx(random: &mut Random) -> RequestCtx {

@@ -5,18 +5,14 @@ use std::sync::{Arc, Mutex};
 use crate::support;
 use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, ctx, put, try_put};
+use crate::support::{Shape, but, content, ctx, put, try_put};
 use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{
     Error, IoDeclaration, IoOp, IoSink, LumpId, Placement, Store, StoreOptions,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 40,
-    data_blocks: 4000,
-};
+const SHAPE: Shape = Shape::new(4096, 40, 4000);
 
 fn image(disk: &SimDisk) -> Vec<u8> {
     disk.bytes()
@@ -146,9 +142,10 @@ fn the_reads_are_as_large_as_the_part() {
     let path = support::store_file(&dir, SHAPE);
     let reads = Arc::new(Reads::default());
     let sink: Arc<dyn IoSink> = Arc::clone(&reads) as _;
-    let options = || StoreOptions {
-        io_sink: Some(Arc::clone(&sink)),
-        ..support::options()
+    let options = || {
+        but(support::options(), |it| {
+            it.io_sink = Some(Arc::clone(&sink))
+        })
     };
     let store = Store::open(&path, options()).unwrap();
     let bytes = content(1, 1, 6 << 20);

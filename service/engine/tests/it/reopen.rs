@@ -4,18 +4,14 @@
 use std::os::unix::fs::FileExt;
 
 use crate::support::{
-    Shape, content, ctx, delete, disk_dir, get, options, put, store_file, try_put,
+    Shape, but, content, ctx, delete, disk_dir, get, options, put, store_file, try_put,
 };
 use lumpscope_engine::{
     CommitMode, Durability, Error, IoBackendChoice, IoBackendKind, LumpId, LumpRange, Placement,
     Store, StoreOptions,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 4,
-    data_blocks: 4096,
-};
+const SHAPE: Shape = Shape::new(4096, 4, 4096);
 
 fn open(path: &std::path::Path, io_backend: IoBackendChoice) -> Result<Store, Error> {
     let mut options = options();
@@ -184,10 +180,7 @@ fn damaged_lumps_and_records_are_noticed() {
     let dir = disk_dir();
     let path = store_file(&dir, SHAPE);
     // In runs, closing would write the end of the journal anew, and with it what is damaged.
-    let ordered = StoreOptions {
-        commit: CommitMode::Ordered,
-        ..options()
-    };
+    let ordered = but(options(), |it| it.commit = CommitMode::Ordered);
     let store = Store::open(&path, ordered).unwrap();
     put(&store, 1, &content(1, 1, 5000));
     try_put(&store, 2, &content(2, 1, 500), Placement::Embedded).unwrap();

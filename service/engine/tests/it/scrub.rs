@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::support::options;
 use crate::support::stepped::{Stepped, disk, steady};
+use crate::support::{but, options};
 use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
 use lumpscope_engine::{FindingKind, LumpId, Placement, Store, StoreOptions};
 
@@ -15,10 +15,7 @@ const DATA: u64 = (2 + RING) * 512;
 const LARGE: usize = 3 * 1024 * 1024 + 77;
 
 fn with_rate(rate: u64) -> StoreOptions {
-    StoreOptions {
-        scrub_rate: rate,
-        ..options()
-    }
+    but(options(), |it| it.scrub_rate = rate)
 }
 
 /// Small lumps 1 to 40, a large one, 50, and embedded ones 60 to 62, on a disk that takes 100 us for

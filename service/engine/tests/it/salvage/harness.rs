@@ -8,11 +8,7 @@ use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{DiskEvent, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, delete, get, try_put};
 
-pub const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 12,
-    data_blocks: 200,
-};
+pub const SHAPE: Shape = Shape::new(512, 12, 200);
 pub const RING: usize = 1024;
 pub const DATA: usize = 1024 + 12 * 512;
 

@@ -1,5 +1,6 @@
 //! An open store on a simulated disk with its model: submits requests, steps, checks every answer.
 
+use crate::support::but;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::pin::Pin;
@@ -159,10 +160,9 @@ impl Session {
     }
 
     fn ctx(&self) -> RequestCtx {
-        RequestCtx {
-            id: RequestId(self.requests + 1),
-            ..RequestCtx::default()
-        }
+        but(RequestCtx::default(), |it| {
+            it.id = RequestId(self.requests + 1)
+        })
     }
 
     pub fn put(&mut self, id: u64, value: &Value, options: PutOptions) -> Result<(), String> {
