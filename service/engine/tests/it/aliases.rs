@@ -101,10 +101,8 @@ fn the_file_of_a_mounted_loop_device_is_known_under_another_name() {
     std::fs::remove_file(image.path()).unwrap();
     let error = format(&other, &forced()).expect_err("it is mounted");
     assert!(matches!(user_of(&error), User::Loop { .. }), "{error}");
-    let second = run(
-        "losetup",
-        &[Path::new("--find"), Path::new("--show"), &other],
-    );
+    let find = ["--find", "--show"].map(Path::new);
+    let second = run("losetup", &[&find[..], &[&other]].concat());
     let error = format(Path::new(&second), &forced());
     let served = Store::open(Path::new(&second), options());
     run("losetup", &["--detach", &second]);
@@ -141,10 +139,6 @@ fn a_name_that_changes_its_meaning_does_not_get_another_file_formatted() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!(
-        theirs.hash(),
-        before,
-        "the file under {} was changed",
-        device.path().display()
-    );
+    let device = device.path().display();
+    assert_eq!(theirs.hash(), before, "the file under {device} was changed");
 }

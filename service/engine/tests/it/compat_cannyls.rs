@@ -25,35 +25,26 @@ struct StoreKind {
 }
 
 const KINDS: [StoreKind; 4] = [
+    StoreKind::new(Shape::new(512, 48, 700), 512, 300, 9000),
+    StoreKind::new(Shape::new(1536, 15, 500), 512, 300, 20_000),
     StoreKind {
-        shape: Shape::new(512, 48, 700),
-        unit: 512,
-        max_embedded: 300,
-        max_len: 9000,
-        minfs: false,
-    },
-    StoreKind {
-        shape: Shape::new(1536, 15, 500),
-        unit: 512,
-        max_embedded: 300,
-        max_len: 20_000,
-        minfs: false,
-    },
-    StoreKind {
-        shape: Shape::new(4096, 7, 900),
-        unit: 4096,
-        max_embedded: 500,
-        max_len: 150_000,
         minfs: true,
+        ..StoreKind::new(Shape::new(4096, 7, 900), 4096, 500, 150_000)
     },
-    StoreKind {
-        shape: Shape::new(4096, 300, 4000),
-        unit: 512,
-        max_embedded: 65_535,
-        max_len: 1_500_000,
-        minfs: false,
-    },
+    StoreKind::new(Shape::new(4096, 300, 4000), 512, 65_535, 1_500_000),
 ];
+
+impl StoreKind {
+    const fn new(shape: Shape, unit: u32, max_embedded: usize, max_len: usize) -> Self {
+        Self {
+            shape,
+            unit,
+            max_embedded,
+            max_len,
+            minfs: false,
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct ModelLump {
@@ -193,10 +184,8 @@ impl World {
         let ids: Vec<u128> = store.list().iter().map(|id| id.as_u128()).collect();
         assert_eq!(ids, self.lumps.keys().copied().collect::<Vec<_>>());
         for (&id, lump) in &self.lumps {
-            assert!(
-                peer::get(store, id).as_ref() == Some(&lump.bytes),
-                "lump {id:x}"
-            );
+            let found = peer::get(store, id);
+            assert!(found.as_ref() == Some(&lump.bytes), "lump {id:x}");
             let about = store.head(&peer::id(id)).unwrap().approximate_data_size;
             let len = lump.bytes.len() as u32;
             match lump.placement {
@@ -222,10 +211,8 @@ impl World {
         disk.unit = self.kind.unit;
         disk.shuffle = (seed.is_multiple_of(2)).then_some(seed);
         let commits = [CommitMode::Ordered, CommitMode::Runs];
-        let commits = commits
-            .into_iter()
-            .cycle()
-            .skip(usize::try_from(seed).unwrap());
+        let first = usize::try_from(seed).unwrap();
+        let commits = commits.into_iter().cycle().skip(first);
         let mut opened = commits.map(|commit| disk.open_as(commit).unwrap());
         let mut store = opened.next().unwrap();
         self.check_ours(&store);
@@ -299,11 +286,8 @@ impl World {
 #[test]
 fn the_engines_take_turns() {
     for (number, kind) in KINDS.into_iter().enumerate() {
-        let (seeds, rounds) = if kind.max_len > 1_000_000 {
-            (1, 8)
-        } else {
-            (6, 14)
-        };
+        let is_large = kind.max_len > 1_000_000;
+        let (seeds, rounds) = if is_large { (1, 8) } else { (6, 14) };
         for seed in 0..seeds {
             let seed = seed + 100 * number as u64;
             let mut world = World::new(kind, seed);

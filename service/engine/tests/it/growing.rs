@@ -26,6 +26,11 @@ fn made(path: &Path, capacity: u64, block_size: u16) {
     format(path, &options).unwrap();
 }
 
+/// Makes a store so large.
+fn to(capacity: u64) -> GrowOptions<'static> {
+    but(GrowOptions::default(), |it| it.capacity = Some(capacity))
+}
+
 fn opened(path: &Path) -> Store {
     Store::open(path, options()).unwrap()
 }
@@ -56,17 +61,13 @@ fn lump(id: u128) -> (Vec<u8>, Placement) {
 fn has_all(path: &Path, lumps: u128) {
     let inspector = Inspector::open(path).unwrap();
     assert_eq!(inspector.report().findings.total, 0);
-    let places: Vec<(LumpId, &str)> = inspector
-        .lumps(LumpId(0))
-        .map(|lump| (lump.id, lump.placement))
-        .collect();
-    let expected: Vec<(LumpId, &str)> = (0..lumps)
-        .map(|id| match lump(id).1 {
-            Placement::Embedded => (LumpId(id), "embedded"),
-            Placement::Data => (LumpId(id), "data"),
-        })
-        .collect();
-    assert_eq!(places, expected);
+    let places = inspector.lumps(LumpId(0));
+    let places = places.map(|lump| (lump.id, lump.placement));
+    let expected = (0..lumps).map(|id| match lump(id).1 {
+        Placement::Embedded => (LumpId(id), "embedded"),
+        Placement::Data => (LumpId(id), "data"),
+    });
+    assert!(places.eq(expected));
     let report = inspector.check(|_, _| true);
     assert!(report.clean, "{:?}", report.findings);
     drop(inspector);
@@ -101,14 +102,8 @@ fn a_store_grows_in_place_and_the_original_engine_opens_it() {
     let dir = disk_dir();
     let path = filled(dir.path(), 600);
     let refused = grow(&path, &GrowOptions::default()).unwrap_err();
-    assert!(
-        matches!(refused, GrowError::CapacityRequired { .. }),
-        "{refused}"
-    );
-    let to = |capacity| GrowOptions {
-        capacity: Some(capacity),
-        ..GrowOptions::default()
-    };
+    let is_it = matches!(refused, GrowError::CapacityRequired { .. });
+    assert!(is_it, "{refused}");
     let refused = grow(&path, &to(2 * MIB)).unwrap_err();
     assert!(matches!(refused, GrowError::NotLarger { .. }), "{refused}");
     has_all(&path, 600);
@@ -129,15 +124,10 @@ fn a_store_grows_in_place_and_the_original_engine_opens_it() {
     assert_eq!(peer::get(&mut canny, 1007), Some(content(1007, 1, 1 << 20)));
     let served = opened(&path);
     let refused = grow(&path, &to(32 * MIB)).unwrap_err();
-    assert!(
-        matches!(refused, GrowError::Store(Error::InUse { .. })),
-        "{refused}"
-    );
+    let is_it = matches!(refused, GrowError::Store(Error::InUse { .. }));
+    assert!(is_it, "{refused}");
     drop(served);
-    assert_eq!(
-        File::open(&path).unwrap().metadata().unwrap().len() >> 20,
-        16
-    );
+    assert_eq!(std::fs::metadata(&path).unwrap().len() >> 20, 16);
 }
 
 #[test]
@@ -155,14 +145,10 @@ fn a_file_that_cannot_grow_is_as_long_as_before() {
     let store = opened(&path);
     put(&store, 1, &content(1, 1, 100_000));
     store.close().unwrap();
-    let len = || File::open(&path).unwrap().metadata().unwrap().len();
+    let len = || std::fs::metadata(&path).unwrap().len();
     let before = len();
     for prealloc in [Prealloc::Zero, Prealloc::Fallocate] {
-        let larger = GrowOptions {
-            capacity: Some(64 * MIB),
-            prealloc,
-            ..GrowOptions::default()
-        };
+        let larger = but(to(64 * MIB), |it| it.prealloc = prealloc);
         let refused = grow(&path, &larger).unwrap_err().to_string();
         assert!(refused.contains("No space left"), "{refused}");
         assert_eq!(len(), before, "{prealloc:?}");
@@ -198,11 +184,7 @@ fn stores_of_the_version_before_are_opened_and_made_larger() {
         };
         // As it was left: nobody has opened it before.
         has_all(&old);
-        let larger = GrowOptions {
-            capacity: Some(MIB),
-            ..GrowOptions::default()
-        };
-        grow(&old, &larger).unwrap();
+        grow(&old, &to(MIB)).unwrap();
         has_all(&old);
     }
 }

@@ -22,10 +22,10 @@ fn assert_volatile(path: &Path, medium: VolatileMedium) {
     for force in [false, true] {
         let options = CreateOptions { force, ..sized() };
         let error = format(path, &options).expect_err("it does not last");
-        assert!(
-            matches!(&error, FormatError::Volatile { medium: found, .. } if *found == medium),
-            "{error}"
-        );
+        let FormatError::Volatile { medium: found, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*found, medium);
         assert!(error.to_string().contains("--volatile"), "{error}");
         assert_eq!(path.exists(), existed, "{}", path.display());
     }
@@ -55,10 +55,8 @@ fn a_misspelt_device_does_not_become_a_file_in_memory() {
     let error = format(left, &but(forced(), |it| it.volatile = true));
     let len = fs::metadata(left).unwrap().len();
     fs::remove_file(left).unwrap();
-    assert!(
-        matches!(&error, Err(FormatError::NoDevice { .. })),
-        "{error:?}"
-    );
+    let is_it = matches!(&error, Err(FormatError::NoDevice { .. }));
+    assert!(is_it, "{error:?}");
     assert_eq!(len, 4096);
 }
 

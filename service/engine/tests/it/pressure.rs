@@ -119,11 +119,8 @@ fn client(store: &Store, thread: u64) -> Tally {
 #[test]
 fn everything_is_answered_whatever_the_policy_and_the_backend() {
     for backend in [IoBackendChoice::Threads, IoBackendChoice::Auto] {
-        for policy in [
-            QueuePolicy::Fifo,
-            QueuePolicy::Deadline,
-            QueuePolicy::Position,
-        ] {
+        use QueuePolicy::{Deadline, Fifo, Position};
+        for policy in [Fifo, Deadline, Position] {
             let dir = disk_dir();
             let mut options = options();
             options.io_backend = backend;
@@ -148,11 +145,8 @@ fn everything_is_answered_whatever_the_policy_and_the_backend() {
                 clients.into_iter().map(|one| one.join().unwrap()).collect()
             });
             let sum = |field: fn(&Tally) -> u64| tallies.iter().map(field).sum::<u64>();
-            let (done, late, busy) = (
-                sum(|one| one.done),
-                sum(|one| one.late),
-                sum(|one| one.busy),
-            );
+            let (done, late) = (sum(|one| one.done), sum(|one| one.late));
+            let busy = sum(|one| one.busy);
             assert_eq!(done + late + busy, THREADS * STEPS);
             assert!(done > 0 && late > 0, "{tallies:?}");
             store.sync().unwrap();
