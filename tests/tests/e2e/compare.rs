@@ -18,17 +18,7 @@ const ATTEMPTS: usize = 5;
 fn compare() -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf/bpftrace/block-count.bt");
     let output = Command::new(binary())
-        .args([
-            "compare",
-            "--scale",
-            "0.01",
-            "--block-size",
-            "4096",
-            "--depth",
-            "8",
-            "--json",
-            "--bpftrace",
-        ])
+        .args("compare --scale 0.01 --block-size 4096 --depth 8 --json --bpftrace".split(' '))
         .arg(&script)
         .output()
         .expect("lumpscope starts");
@@ -150,18 +140,7 @@ fn three_stores_side_by_side() {
     };
     let dir = scratch();
     let output = Command::new(binary())
-        .args([
-            "compare",
-            "--scale",
-            "0.002",
-            "--block-size",
-            "4096",
-            "--depth",
-            "8",
-            "--verify",
-            "--json",
-            "--dir",
-        ])
+        .args("compare --scale 0.002 --block-size 4096 --depth 8 --verify --json --dir".split(' '))
         .arg(dir.path())
         .output()
         .unwrap();
@@ -226,14 +205,7 @@ fn kill_9_leaves_nothing() {
 /// Modelled nanoseconds and ratio of each store; `Err`: the kernel did not show every request.
 fn disk_times() -> Result<Vec<(f64, f64)>, String> {
     let output = Command::new(binary())
-        .args([
-            "compare",
-            "--scale",
-            "0.001",
-            "--block-size",
-            "4096",
-            "--json",
-        ])
+        .args("compare --scale 0.001 --block-size 4096 --json".split(' '))
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -149,16 +149,7 @@ fn the_lab_needs_eighty_columns() {
     let dir = folder();
     let watched = Command::new(PROGRAM)
         .current_dir(dir.path())
-        .args([
-            "watch",
-            "--",
-            "dd",
-            "if=/dev/zero",
-            "bs=64K",
-            "count=4",
-            "oflag=sync",
-            "of=a",
-        ])
+        .args("watch -- dd if=/dev/zero bs=64K count=4 oflag=sync of=a".split(' '))
         .output()
         .unwrap();
     // What is watched has standard output for itself.

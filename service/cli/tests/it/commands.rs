@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Running, body, folder, store_file};
-use crate::process::PROGRAM;
+use crate::process::{PROGRAM, fed};
 use lumpscope_engine::crc32c;
 use serde_json::Value;
 
@@ -25,18 +25,9 @@ impl Setup {
     }
 
     fn feed(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
-            .env("LUMPSCOPE_SERVER", &self.running.grpc)
-            .env("LUMPSCOPE_RETRIES", "0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // The program may refuse its arguments without reading anything.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        child.wait_with_output().unwrap()
+        let mut command = Command::new(PROGRAM);
+        command.env("LUMPSCOPE_SERVER", &self.running.grpc);
+        fed(command.env("LUMPSCOPE_RETRIES", "0").args(arguments), input)
     }
 
     #[track_caller]

@@ -65,19 +65,13 @@ fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf
             .args(["--prealloc", "sparse"]),
     );
     let example = std::fs::read_to_string(settings).unwrap();
-    let line = example
-        .lines()
-        .find(|line| line.starts_with("store = "))
-        .unwrap();
+    let mut lines = example.lines();
+    let line = lines.find(|line| line.starts_with("store = ")).unwrap();
     let named = example.replace(line, &format!("store = [\"fast={}\"]", store.display()));
     std::fs::write(settings, named).unwrap();
     let config = ["--config", text(settings)];
-    good(
-        program_at(program)
-            .arg("serve")
-            .args(config)
-            .arg("--check-config"),
-    );
+    let mut check = program_at(program);
+    good(check.arg("serve").args(config).arg("--check-config"));
     let mut service = Process::of(program, dir, &[], &config);
     let stores = good(Command::new(program).args(["stores", "--server", &service.grpc]));
     assert!(stores.contains("serving"), "{stores}");
@@ -88,15 +82,9 @@ fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf
 
 #[test]
 fn the_package_of_debian_is_installed_used_and_removed() {
-    let needs = [
-        Need::Root,
-        Need::Tool("cargo-deb"),
-        Need::Tool("dpkg"),
-        Need::Tool("dpkg-shlibdeps"),
-        Need::Tool("systemd-sysusers"),
-        Need::Tool("systemd-analyze"),
-    ];
-    if !available(&needs) {
+    let systemd = ["systemd-sysusers", "systemd-analyze"].map(Need::Tool);
+    let debian = ["cargo-deb", "dpkg", "dpkg-shlibdeps"].map(Need::Tool);
+    if !available(&[&[Need::Root], &debian[..], &systemd].concat()) {
         return;
     }
     let dir = folder();
@@ -113,10 +101,11 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     }
     let bare = bare_root(dir.path());
     let dpkg = |arguments: &[&str]| {
+        let forced = ["--force-script-chrootless", "--force-depends"];
+        let mut dpkg = Command::new("dpkg");
         good(
-            Command::new("dpkg")
-                .args(["--root", text(&bare), "--force-script-chrootless"])
-                .arg("--force-depends")
+            dpkg.args(["--root", text(&bare)])
+                .args(forced)
                 .args(arguments),
         )
     };
@@ -131,10 +120,8 @@ fn the_package_of_debian_is_installed_used_and_removed() {
         "lumpscope-admin-drain.1",
     ] {
         let folder = bare.join("usr/share/man/man1");
-        let is_there = [page.to_owned(), format!("{page}.gz")]
-            .iter()
-            .any(|name| folder.join(name).is_file());
-        assert!(is_there, "{page}");
+        let (plain, packed) = (folder.join(page), folder.join(format!("{page}.gz")));
+        assert!(plain.is_file() || packed.is_file(), "{page}");
     }
     for file in [
         "bash-completion/completions/lumpscope",
@@ -145,10 +132,9 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     }
     let unit = dir.path().join("lumpscope.service");
     let installed = std::fs::read_to_string(bare.join("usr/lib/systemd/system/lumpscope.service"));
-    let installed = installed
-        .unwrap()
-        .replace("/usr/bin/lumpscope", text(&program));
-    std::fs::write(&unit, installed).unwrap();
+    let installed = installed.unwrap();
+    let tested = installed.replace("/usr/bin/lumpscope", text(&program));
+    std::fs::write(&unit, tested).unwrap();
     let analyze =
         |arguments: &[&str]| good(Command::new("systemd-analyze").args(arguments).arg(&unit));
     analyze(&["verify", "--man=no"]);
@@ -187,8 +173,7 @@ fn its_types_find_what_is_wrong(inside: &Path, dir: &Path) {
 
 #[test]
 fn the_wheel_is_built_and_used_outside_the_repository() {
-    let needs = [Need::Tool("packages-python")];
-    if !available(&needs) {
+    if !available(&[Need::Tool("packages-python")]) {
         return;
     }
     let python = find_tool("packages-python").unwrap();
@@ -203,20 +188,8 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     good(
         Command::new(&python)
-            .args([
-                "-m",
-                "pip",
-                "wheel",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args([
-                "--no-deps",
-                "--no-build-isolation",
-                "--wheel-dir",
-                "..",
-                ".",
-            ])
+            .args("-m pip wheel --quiet --disable-pip-version-check".split(' '))
+            .args("--no-deps --no-build-isolation --wheel-dir .. .".split(' '))
             .env("PATH", path)
             .current_dir(sources.join("python")),
     );
@@ -228,20 +201,13 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
     let inside = venv.join("bin/python");
     good(
         Command::new(&inside)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
+            .args("-m pip install --quiet --disable-pip-version-check".split(' '))
             .args(["--no-deps", "--no-index", text(&wheel)]),
     );
     let site = "import site; print(site.getsitepackages()[0])";
     let [own, asked_for] = [&inside, &python].map(|python| {
-        good(Command::new(python).args(["-c", site]))
-            .trim()
-            .to_owned()
+        let path = good(Command::new(python).args(["-c", site]));
+        path.trim().to_owned()
     });
     std::fs::write(Path::new(&own).join("asked-for.pth"), asked_for).unwrap();
     let store = store_file(dir.path(), "wheel", 64 << 20, 4096, 0.1);
@@ -356,11 +322,7 @@ fn build_outside(packed: &Path, dir: &Path) -> PathBuf {
     let version = env!("CARGO_PKG_VERSION");
     for name in ["lumpscope-proto", "lumpscope-client"] {
         let file = packed.join(format!("{name}-{version}.crate"));
-        good(
-            Command::new("tar")
-                .args(["-xzf", text(&file), "-C"])
-                .arg(dir),
-        );
+        good(Command::new("tar").args(["-xzf", text(&file), "-C", text(dir)]));
     }
     let outside = dir.join("outside");
     std::fs::create_dir_all(outside.join("src")).unwrap();
@@ -392,12 +354,7 @@ fn the_crates_of_the_client_are_packaged_and_used_outside_the_repository() {
     let dir = folder();
     let output = Command::new(env!("CARGO"))
         .args(["package", "--offline", "--no-verify", "--allow-dirty"])
-        .args([
-            "--package",
-            "lumpscope-proto",
-            "--package",
-            "lumpscope-client",
-        ])
+        .args("--package lumpscope-proto --package lumpscope-client".split(' '))
         .arg("--target-dir")
         .arg(dir.path())
         .current_dir(root())
@@ -431,17 +388,14 @@ fn with_probes_has_what_compose_gives(folder: &Path) {
     let (added, _) = added.split_once("    security_opt:").unwrap();
     let lines = added.lines().map(str::trim);
     let names = lines.filter_map(|line| line.strip_prefix("- "));
-    let mut names: Vec<&str> = names
-        .map(|name| name.rsplit(":-").next().unwrap().trim_end_matches('}'))
-        .collect();
+    let names = names.map(|name| name.rsplit(":-").next().unwrap());
+    let mut names: Vec<&str> = names.map(|name| name.trim_end_matches('}')).collect();
     names.sort_unstable();
     let made = kustomized(&folder.join("with-probes"));
     let (_, given) = made.split_once("            add:\n").unwrap();
     let (given, _) = given.split_once("            drop:").unwrap();
-    let mut given: Vec<&str> = given
-        .lines()
-        .map(|line| line.trim_start_matches([' ', '-']))
-        .collect();
+    let given = given.lines();
+    let mut given: Vec<&str> = given.map(|it| it.trim_start_matches([' ', '-'])).collect();
     given.sort_unstable();
     assert_eq!(given, names);
     let level = "pod-security.kubernetes.io/enforce:";

@@ -173,16 +173,7 @@ fn the_published_program_writes_and_says_nothing_else() {
     let file = folder.path().join("file");
     let run = |more: &[&str]| {
         Command::new(binary())
-            .args([
-                "bench",
-                "seeds",
-                "diskbenchi",
-                "--size",
-                "8192",
-                "--count",
-                "2",
-                "--of",
-            ])
+            .args("bench seeds diskbenchi --size 8192 --count 2 --of".split(' '))
             .arg(&file)
             .args(more)
             .output()
