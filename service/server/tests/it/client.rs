@@ -20,9 +20,7 @@ async fn connect(running: &Running) -> Client {
 
 #[tokio::test]
 async fn lumps_of_every_size_go_in_and_out() {
-    let dir = folder();
-    let path = store_file(dir.path(), STORE, 128 << 20, 512, 0.1);
-    let running = Running::start(&[(STORE, &path)]).await;
+    let running = Running::alone(STORE, 128 << 20, 512, 0.1).await;
     let client = connect(&running).await;
     let options = PutOptions::default();
     for (id, length) in (0_u128..).zip([0, 1, 511, 512, 1 << 20, (4 << 20) + 1, 9_000_001]) {
@@ -74,9 +72,7 @@ async fn lumps_of_every_size_go_in_and_out() {
 
 #[tokio::test]
 async fn many_lumps_conditions_and_lists() {
-    let dir = folder();
-    let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
-    let running = Running::start(&[(STORE, &path)]).await;
+    let running = Running::alone(STORE, 64 << 20, 512, 0.1).await;
     let client = connect(&running).await;
     let lumps: Vec<(LumpId, Bytes)> = (0..50_u128)
         .map(|id| (LumpId(id), body(id, usize::try_from(id).unwrap() * 9_000)))
@@ -281,9 +277,7 @@ impl ClientPair {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_calls_get_more_connections_up_to_the_bound() {
     for bound in [1, 3] {
-        let dir = folder();
-        let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
-        let running = Running::start(&[(STORE, &path)]).await;
+        let running = Running::alone(STORE, 64 << 20, 512, 0.1).await;
         let asked = ClientPair::new(&running, usize::try_from(bound).unwrap()).await;
         for id in 0..8 {
             let options = PutOptions::default();

@@ -75,11 +75,8 @@ async fn new_files_count_while_a_put_is_under_way() {
         tokio::time::sleep(SHORT / 10).await;
     }
     // On the connection that was open before: its session stays, its token does not.
-    refused(
-        known(&channel, "o").await,
-        Code::Unauthenticated,
-        &["withdrawn"],
-    );
+    let result = known(&channel, "o").await;
+    refused(result, Code::Unauthenticated, &["withdrawn"]);
     service.tls(&old, None).await.unwrap_err();
     let fresh = service.tls(&new, None).await.unwrap();
     known(&fresh, "n").await.unwrap();

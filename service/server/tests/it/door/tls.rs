@@ -98,11 +98,9 @@ async fn certificates_have_the_scopes_of_their_names() {
     put(&mut writer, "s", 3, &bytes).await.unwrap();
     let mut reader = as_client("Reader.example").await;
     assert_eq!(get(&mut reader, "s", 3).await.unwrap(), bytes);
-    refused(
-        put_as(&mut reader, header("s", 4, 5000), &bytes).await,
-        Code::PermissionDenied,
-        &["\"reader.example\"", "\"write\""],
-    );
+    let result = put_as(&mut reader, header("s", 4, 5000), &bytes).await;
+    let words = ["\"reader.example\"", "\"write\""];
+    refused(result, Code::PermissionDenied, &words);
     let mut nobody = as_client("nobody.example").await;
     let asked = get(&mut nobody, "s", 3).await;
     refused(asked, Code::Unauthenticated, &["authorization"]);

@@ -43,9 +43,7 @@ async fn frames_tell_what_happened_and_add_up_to_the_metrics() {
     let dir = folder();
     let mut service = service(dir.path(), &["a", "b"], every(FAST)).await;
     // Before anybody looks: in the totals only.
-    put(&mut service.client, "a", 1, &body(1, 5000))
-        .await
-        .unwrap();
+    service.put("a", 1, &body(1, 5000)).await;
     let mut observe = service.observe().await;
     observe.report(v1::ReportRequest::default()).await.unwrap();
     let mut events = Events::open(service.metrics, "", "").await;
