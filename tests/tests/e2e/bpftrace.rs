@@ -79,10 +79,8 @@ fn a_script_without_arguments_prints_its_usage() {
         let ran = Command::new("bpftrace").arg(folder().join(&name)).output();
         let ran = ran.expect("bpftrace runs");
         let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(
-            said.contains(&format!("USAGE: {usage}\n")),
-            "{name}: {said}"
-        );
+        let words = format!("USAGE: {usage}\n");
+        assert!(said.contains(&words), "{name}: {said}");
         assert!(!said.contains("ready"), "{name}: {said}");
     }
 }

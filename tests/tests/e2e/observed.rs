@@ -232,14 +232,10 @@ async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
     let audit = report.audit.expect("an audit");
     assert!(audit.not_sampled > 0, "{audit:?}");
     let page = service.scrape();
-    assert!(
-        page.contains("\nlumpscope_event_policy_one_in 0.0\n"),
-        "{page}"
-    );
-    assert!(
-        page.contains("\nlumpscope_event_policy_slower_than_seconds 3600.0\n"),
-        "{page}"
-    );
+    let words = "\nlumpscope_event_policy_one_in 0.0\n";
+    assert!(page.contains(words), "{page}");
+    let words = "\nlumpscope_event_policy_slower_than_seconds 3600.0\n";
+    assert!(page.contains(words), "{page}");
     let set = policy(&["--one-in", "1", "--slower-than", "0"]);
     assert_eq!(
         (&set["one_in"], &set["slower_than_ns"]),

@@ -33,10 +33,8 @@ fn a_file_in_memory_has_no_disk() {
     let Some(_one) = ready() else { return };
     let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
     let why = why_not(&observe(file.path()));
-    assert!(
-        why.contains("is on tmpfs, which does not say on which disk"),
-        "{why}"
-    );
+    let words = "is on tmpfs, which does not say on which disk";
+    assert!(why.contains(words), "{why}");
 }
 
 #[test]

@@ -164,14 +164,10 @@ async fn exit_codes_say_what_happened() {
     assert_eq!(setup.feed(&["get", STORE, "1", "-"], b"").stdout, b"first");
     let several = setup.feed(&["delete", STORE, "1", "2"], b"").stdout;
     let several = String::from_utf8(several).unwrap();
-    assert!(
-        several.lines().next().unwrap().ends_with("1 deleted"),
-        "{several}"
-    );
-    assert!(
-        several.lines().nth(1).unwrap().contains("no such lump"),
-        "{several}"
-    );
+    let words = "1 deleted";
+    assert!(several.lines().next().unwrap().ends_with(words), "{several}");
+    let words = "no such lump";
+    assert!(several.lines().nth(1).unwrap().contains(words), "{several}");
     assert!(setup.ends(3, &["get", STORE, "1"]).contains("NOT_FOUND"));
     setup.ends(3, &["get", STORE, "1", "--head"]);
     setup.ends(2, &["get", STORE, "1", "file", "--head"]);

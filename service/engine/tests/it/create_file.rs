@@ -157,10 +157,8 @@ fn an_existing_store_is_named_with_its_place() {
     let before = fs::read(&path).expect("readable");
     let error = format(&path, &sparse(MIB)).expect_err("a store is there");
     let said = error.to_string();
-    assert!(
-        said.contains("lusf lump store (signature at byte 0)"),
-        "{said}"
-    );
+    let words = "lusf lump store (signature at byte 0)";
+    assert!(said.contains(words), "{said}");
     assert_eq!(fs::read(&path).expect("readable"), before);
     let by_force = but(sparse(2 * MIB), |it| it.force = true);
     format(&path, &by_force).expect("forced");

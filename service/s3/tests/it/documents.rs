@@ -163,11 +163,8 @@ fn buckets_are_listed_by_the_page() {
         }
     }
     assert_eq!(all, ["aaa", "bbb", "ccc", "ddd"]);
-    client.refused(
-        Ask::new("GET", "/").query("max-buckets", "0"),
-        400,
-        "InvalidArgument",
-    );
+    let ask = Ask::new("GET", "/").query("max-buckets", "0");
+    client.refused(ask, 400, "InvalidArgument");
 }
 
 /// The texts of a document, as a parser reads them: element and content.

@@ -37,11 +37,8 @@ fn an_unknown_subresource_never_runs_the_plain_operation() {
             "{method} {path} {name}: {said}"
         );
     }
-    let said = client.refused(
-        Ask::new("PUT", "/bbb/k").query("renameObject", ""),
-        501,
-        "NotImplemented",
-    );
+    let refused = Ask::new("PUT", "/bbb/k").query("renameObject", "");
+    let said = client.refused(refused, 501, "NotImplemented");
     assert!(said.contains("PutObject"), "{said}");
     assert!(said.contains("renameObject"), "{said}");
     // The operation that a client means is the one that runs.
@@ -91,11 +88,8 @@ fn a_bucket_of_somebody_else_is_not_touched() {
         if source {
             ask = ask.body("").header("x-amz-copy-source", "bbb/from");
         }
-        let said = client.refused(
-            ask.clone().header(name, "111122223333"),
-            403,
-            "AccessDenied",
-        );
+        let refused = ask.clone().header(name, "111122223333");
+        let said = client.refused(refused, 403, "AccessDenied");
         assert!(said.contains(name), "{said}");
         assert_eq!(client.object("/bbb/k"), None);
         client.good(ask.header(name, ACCESS));

@@ -213,10 +213,8 @@ fn a_bucket_that_is_in_two_stores_is_served_from_neither() {
     let mut client = running.client();
     assert_eq!(listed(&mut client, Ask::new("GET", "/")).0, ["twice"]);
     let why = client.refused(Ask::new("GET", "/twice/k"), 503, "ServiceUnavailable");
-    assert!(
-        why.contains("the stores a and b both have this bucket"),
-        "{why}"
-    );
+    let words = "the stores a and b both have this bucket";
+    assert!(why.contains(words), "{why}");
     make(&mut client, "other", "b");
 }
 

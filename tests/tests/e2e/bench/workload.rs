@@ -255,10 +255,8 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     }
     if minio.is_none() {
         let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            printed.contains("MinIO on xfs: LEFT OUT: it is not in PATH"),
-            "{printed}"
-        );
+        let words = "MinIO on xfs: LEFT OUT: it is not in PATH";
+        assert!(printed.contains(words), "{printed}");
     }
 }
 

@@ -316,10 +316,8 @@ mod tests {
         audit.finding = "3 events were lost".into();
         audit.not_sampled = 7;
         let told = between(&before, &after, 1.0).incomplete;
-        assert!(
-            told.starts_with("3 events were lost; 7 block requests counted"),
-            "{told}"
-        );
+        let words = "3 events were lost; 7 block requests counted";
+        assert!(told.starts_with(words), "{told}");
         after.observed = false;
         after.not_observed_because = "no privileges".into();
         let view = between(&before, &after, 1.0);

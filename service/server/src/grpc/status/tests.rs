@@ -20,10 +20,8 @@ fn check<const N: usize>(cases: [(Error, Code, &str); N]) {
         let store = "raw".to_owned();
         let status = Status::from(Refusal::Engine { store, error });
         assert_eq!(status.code(), code, "{status:?}");
-        assert!(
-            status.message().starts_with("store \"raw\": "),
-            "{status:?}"
-        );
+        let words = "store \"raw\": ";
+        assert!(status.message().starts_with(words), "{status:?}");
         assert!(status.message().contains(word), "{status:?}");
     }
 }

@@ -169,10 +169,8 @@ async fn a_mistake_is_counted_once() {
     // Many looks later it is still the same mistake.
     tokio::time::sleep(SHORT).await;
     let (_, text) = metrics(service.metrics).await;
-    assert!(
-        text.contains("lumpscope_reloads_total{result=\"failed\"} 1\n"),
-        "{text}"
-    );
+    let words = "lumpscope_reloads_total{result=\"failed\"} 1\n";
+    assert!(text.contains(words), "{text}");
     assert!(!text.contains("result=\"ok\""), "{text}");
     known(&channel, "t").await.unwrap();
     // Without a token the UNIX socket still lets in who may open it.

@@ -262,10 +262,8 @@ async fn a_store_that_does_not_open_is_shown() {
         (&"unavailable".into(), &Value::Null)
     );
     assert_eq!(health["firing"][0]["alert"], "LumpscopeStoreFailed");
-    assert!(
-        health["why"].as_str().unwrap().contains("lost.lusf"),
-        "{health}"
-    );
+    let words = "lost.lusf";
+    assert!(health["why"].as_str().unwrap().contains(words), "{health}");
     assert_eq!(frame["stores"]["lost"]["observed"], false);
     service.stop().await;
 }
