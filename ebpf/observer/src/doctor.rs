@@ -248,10 +248,8 @@ mod tests {
             assert!(!finding.consequence.is_empty(), "{finding:?}");
             assert!(!finding.remedy.is_empty(), "{finding:?}");
         }
-        assert_eq!(
-            lockdown("none [integrity] confidentiality").found,
-            "integrity"
-        );
+        let expected = "integrity";
+        assert_eq!(lockdown("none [integrity] confidentiality").found, expected);
         assert_eq!(lockdown("").found, "none");
     }
 }

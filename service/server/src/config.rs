@@ -291,10 +291,8 @@ mod tests {
         assert_eq!(memory(""), (256, 256));
         assert_eq!(memory("buffer-budget = \"256M\""), (128, 128));
         assert_eq!(memory("put-memory = \"768M\""), (768, 256));
-        assert_eq!(
-            memory("buffer-budget = \"400M\"\nput-memory = \"300M\""),
-            (300, 100)
-        );
+        let found = memory("buffer-budget = \"400M\"\nput-memory = \"300M\"");
+        assert_eq!(found, (300, 100));
     }
 
     #[test]

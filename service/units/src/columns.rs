@@ -286,24 +286,18 @@ mod tests {
         };
         assert_eq!(words(&shown), words(&text));
         let long = "x".repeat(100);
-        assert_eq!(
-            fitted(&format!("a {long} b"), COLUMNS),
-            format!("a\n  {long}\n  b\n")
-        );
+        let expected = format!("a\n  {long}\n  b\n");
+        assert_eq!(fitted(&format!("a {long} b"), COLUMNS), expected);
         assert_eq!(fitted(&long, COLUMNS), format!("{long}\n"));
     }
 
     #[test]
     fn a_number_keeps_its_unit() {
         assert_eq!(words("took 2.21 ms, and", 11), ["took", "2.21 ms,", "and"]);
-        assert_eq!(
-            words("4 MiB/s (12 %) 7 men", 8),
-            ["4 MiB/s", "(12 %) 7", "men"]
-        );
-        assert_eq!(
-            words("50% = 1.5ms, 90% = 2ms", 13),
-            ["50% = 1.5ms,", "90% = 2ms"]
-        );
+        let expected = ["4 MiB/s", "(12 %) 7", "men"];
+        assert_eq!(words("4 MiB/s (12 %) 7 men", 8), expected);
+        let expected = ["50% = 1.5ms,", "90% = 2ms"];
+        assert_eq!(words("50% = 1.5ms, 90% = 2ms", 13), expected);
     }
 
     #[test]
@@ -312,10 +306,8 @@ mod tests {
         table.right(1);
         table.add_row(["a", "10"]);
         table.add_row(["a heading that is wide"]);
-        assert_eq!(
-            table.to_string(),
-            " name  size\n a       10\n a heading that is wide"
-        );
+        let expected = " name  size\n a       10\n a heading that is wide";
+        assert_eq!(table.to_string(), expected);
         let mut hangs = Table::new(["name", "found"]).within(COLUMNS);
         hangs.add_row(["a".to_owned(), "word ".repeat(20)]);
         let lines = hangs.lines();

@@ -71,11 +71,8 @@ fn data_writes(report: &StoreReport) -> Vec<BlockIo> {
         .iter()
         .find(|request| request.method == "put")
         .expect("one put was made");
-    assert_eq!(
-        put.blocks.len(),
-        put.block_requests as usize,
-        "every block request is listed"
-    );
+    let expected = put.block_requests as usize;
+    assert_eq!(put.blocks.len(), expected, "every block request is listed");
     let mut writes: Vec<BlockIo> = put
         .blocks
         .iter()

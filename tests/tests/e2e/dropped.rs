@@ -153,11 +153,8 @@ async fn requests_are_served_and_attributed_after_the_drop() {
     }
     nothing_is_held(pid);
     assert!(service.stop(), "the service ends well");
-    assert_eq!(
-        pinned(),
-        0,
-        "the maps are unpinned, in the folder of the user"
-    );
+    let found = pinned();
+    assert_eq!(found, 0, "the maps are unpinned, in the folder of the user");
     let left: BTreeSet<String> = programs("*").intersection(&attached).cloned().collect();
     assert!(left.is_empty(), "the probes are still loaded: {left:?}");
 }

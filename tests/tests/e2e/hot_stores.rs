@@ -63,10 +63,8 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
     let info = add(&mut admin, "raw", &raw).await;
     assert!(info.observed, "{info:?}");
     assert_eq!((info.layout.as_str(), info.block_size), ("minfs", 4096));
-    assert_eq!(
-        format!("/dev/{}", info.device),
-        raw.to_str().expect("UTF-8")
-    );
+    let expected = raw.to_str().expect("UTF-8");
+    assert_eq!(format!("/dev/{}", info.device), expected);
     for id in 1..=8 {
         client
             .put("raw", id, content(id, 1, LUMP))

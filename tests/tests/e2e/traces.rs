@@ -192,18 +192,14 @@ fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
     assert_eq!(hex(&root.parent_span_id), PARENT);
     assert_eq!(root.name, "lumpscope.v1.LumpStore/Put");
     assert_eq!(text(&root.attributes, "rpc.system.name"), "grpc");
-    assert_eq!(
-        text(&root.attributes, "rpc.method"),
-        "lumpscope.v1.LumpStore/Put"
-    );
+    let expected = "lumpscope.v1.LumpStore/Put";
+    assert_eq!(text(&root.attributes, "rpc.method"), expected);
     assert_eq!(text(&root.attributes, "rpc.response.status_code"), "OK");
     assert_eq!(text(&root.attributes, "client.address"), "127.0.0.1");
     assert!(number(root, "client.port") > 0);
     assert_eq!(text(&root.attributes, "lumpscope.store"), "raw");
-    assert_eq!(
-        number(root, "lumpscope.request_id"),
-        i64::try_from(request).expect("small")
-    );
+    let expected = i64::try_from(request).expect("small");
+    assert_eq!(number(root, "lumpscope.request_id"), expected);
     assert_eq!(number(root, "lumpscope.bytes"), 3 << 20);
     let children = |parent: &Span| -> Vec<&Span> {
         let of = |span: &&Span| span.parent_span_id == parent.span_id;

@@ -42,10 +42,8 @@ fn equal_counts_are_complete() {
     counters[stats::FLUSH_PARENTS] = 1;
     let report = at_rest(&idle(counters, stat(4, 4096)));
     assert!(report.complete, "{report:?}");
-    assert_eq!(
-        report.finding,
-        "complete: 4 requests seen, as the kernel counted"
-    );
+    let expected = "complete: 4 requests seen, as the kernel counted";
+    assert_eq!(report.finding, expected);
 }
 
 #[test]
@@ -89,10 +87,8 @@ fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
     let known = [sent(100, 64), sent(300, 128)];
     let report = oldest_of(2, &known, 1000);
     assert_eq!((report.requests, report.oldest_ns), (2, 900));
-    assert_eq!(
-        report.oldest,
-        "write of 8 sectors at sector 64 by dd (process 7)"
-    );
+    let expected = "write of 8 sectors at sector 64 by dd (process 7)";
+    assert_eq!(report.oldest, expected);
     // The kernel counts one: the first has ended unseen.
     assert_eq!(oldest_of(1, &known, 1000).oldest_ns, 700);
     let unseen = oldest_of(3, &[], 1000);

@@ -84,15 +84,11 @@ mod tests {
             data,
             ..Open::default()
         };
-        assert_eq!(
-            split(&ended(40), &open),
-            [1, 2, 3, 15, 5, 20, 4, 6, 7, 8, 5]
-        );
+        let expected = [1, 2, 3, 15, 5, 20, 4, 6, 7, 8, 5];
+        assert_eq!(split(&ended(40), &open), expected);
         // More block time than data time cannot be: the stages still add up.
         assert_eq!(split(&ended(22), &open), [1, 2, 3, 0, 2, 20, 4, 6, 7, 8, 5]);
-        assert_eq!(
-            split(&ended(40), &Open::default()),
-            [1, 2, 3, 40, 0, 0, 4, 6, 7, 8, 5]
-        );
+        let expected = [1, 2, 3, 40, 0, 0, 4, 6, 7, 8, 5];
+        assert_eq!(split(&ended(40), &Open::default()), expected);
     }
 }

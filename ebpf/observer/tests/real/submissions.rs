@@ -254,10 +254,8 @@ fn punted(flavour: Flavour) {
     // Before 5.12 it is a kernel thread.
     let is_thread = !worker.starts_with("io_wqe_worker");
     assert_eq!(worker.starts_with("iou-wrk-"), is_thread, "{told:#?}");
-    assert_eq!(
-        told.steps.iter().filter(said).count(),
-        usize::from(is_thread)
-    );
+    let expected = usize::from(is_thread);
+    assert_eq!(told.steps.iter().filter(said).count(), expected);
 }
 
 #[test]

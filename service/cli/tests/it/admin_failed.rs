@@ -73,14 +73,10 @@ async fn a_store_that_does_not_open_does_not_keep_the_others_from_being_served()
     assert_eq!(told.state(), v1::StoreState::Unavailable);
     assert!(told.failed.contains("lumpscope format"), "{told:?}");
     assert_eq!(told.path, bad.to_str().unwrap());
-    assert_eq!(
-        health(&service.grpc, "store/bad").await,
-        ServingStatus::NotServing
-    );
-    assert_eq!(
-        health(&service.grpc, "store/good").await,
-        ServingStatus::Serving
-    );
+    let expected = ServingStatus::NotServing;
+    assert_eq!(health(&service.grpc, "store/bad").await, expected);
+    let expected = ServingStatus::Serving;
+    assert_eq!(health(&service.grpc, "store/good").await, expected);
     assert_eq!(health(&service.grpc, "").await, ServingStatus::Serving);
     let (status, text) = service.http_get("/healthz").await;
     assert!(status == 503 && text.contains("store bad"), "{text}");
@@ -251,10 +247,8 @@ async fn a_store_that_fails_in_service_is_taken_out_and_added_again() {
         health_after(&service.grpc, "store/bad", ServingStatus::Serving).await,
         ServingStatus::NotServing
     );
-    assert_eq!(
-        health(&service.grpc, "store/good").await,
-        ServingStatus::Serving
-    );
+    let expected = ServingStatus::Serving;
+    assert_eq!(health(&service.grpc, "store/good").await, expected);
 
     let mut admin = AdminClient::new(channel(&service.grpc).await);
     let early = admin.add_store(adding("bad", &bad)).await;
@@ -275,8 +269,6 @@ async fn a_store_that_fails_in_service_is_taken_out_and_added_again() {
         .await
         .unwrap();
     assert_eq!(http_get(service.metrics, "/healthz").await.0, 200);
-    assert_eq!(
-        health(&service.grpc, "store/bad").await,
-        ServingStatus::Serving
-    );
+    let expected = ServingStatus::Serving;
+    assert_eq!(health(&service.grpc, "store/bad").await, expected);
 }

@@ -131,10 +131,8 @@ fn c_a_range_delete_during_collection_brings_nothing_back() {
         store.put(&peer::id(id), &peer::plain(b"old")).unwrap();
     }
     store.run_side_job_once().unwrap();
-    assert_eq!(
-        store.delete_range(peer::id(0)..peer::id(10)).unwrap().len(),
-        10
-    );
+    let found = store.delete_range(peer::id(0)..peer::id(10)).unwrap().len();
+    assert_eq!(found, 10);
     drop(store);
     assert_ne!(
         original.open().list().len(),

@@ -66,10 +66,8 @@ fn a_round_on_request_frees_all_garbage_and_says_so() {
     assert!((400..500).contains(&outcome.relocated), "{outcome:?}");
     assert!(outcome.dropped >= 400, "{outcome:?}");
     assert_eq!(outcome.live_bytes, before.journal_live_bytes);
-    assert_eq!(
-        outcome.freed_bytes,
-        before.journal_used_bytes - outcome.used_bytes
-    );
+    let expected = before.journal_used_bytes - outcome.used_bytes;
+    assert_eq!(outcome.freed_bytes, expected);
     assert!(
         outcome.used_bytes < outcome.live_bytes + 100_000,
         "{outcome:?}"
@@ -83,10 +81,8 @@ fn a_round_on_request_frees_all_garbage_and_says_so() {
     assert_eq!(it.disk.submitted(), submitted);
     it.check_all();
     let disk = it.close();
-    assert_eq!(
-        Stepped::open(disk, options()).store.info().replay.lumps,
-        400
-    );
+    let found = Stepped::open(disk, options()).store.info().replay.lumps;
+    assert_eq!(found, 400);
 }
 
 #[test]

@@ -145,16 +145,11 @@ fn run(ops: &[ModelOp], open: impl Fn() -> Store) {
     drop(store);
     let store = open();
     for id in 0..24 {
-        assert_eq!(
-            get(&store, id),
-            model.get(&id).cloned(),
-            "at the end, lump {id}"
-        );
+        let expected = model.get(&id).cloned();
+        assert_eq!(get(&store, id), expected, "at the end, lump {id}");
     }
-    assert_eq!(
-        store.usage(LumpRange::ALL).unwrap().lumps,
-        model.len() as u64
-    );
+    let expected = model.len() as u64;
+    assert_eq!(store.usage(LumpRange::ALL).unwrap().lumps, expected);
 }
 
 proptest! {

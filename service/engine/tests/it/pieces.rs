@@ -78,11 +78,8 @@ fn they_are_as_they_were_written() {
             let part = 1 + random.below(600 * KIB);
             let outcome = put_in_parts(&store, id, &bytes, part).unwrap();
             assert!(outcome.created);
-            assert_eq!(
-                get(&store, id).as_deref(),
-                Some(&bytes[..]),
-                "{len} in {part}"
-            );
+            let expected = Some(&bytes[..]);
+            assert_eq!(get(&store, id).as_deref(), expected, "{len} in {part}");
         }
         assert_eq!(store.stats().buffer_used_bytes, 0);
         store.close().unwrap();

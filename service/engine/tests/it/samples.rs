@@ -69,10 +69,8 @@ fn every_lump_of_every_sample_is_read_and_the_store_goes_on() {
         let open = || Store::open(&path, options()).unwrap();
         let store = open();
         check(&store, &lumps);
-        assert_eq!(
-            store.usage(LumpRange::ALL).unwrap().lumps,
-            lumps.len() as u64
-        );
+        let expected = lumps.len() as u64;
+        assert_eq!(store.usage(LumpRange::ALL).unwrap().lumps, expected);
         // Overwrites that make the ring go round, an embedded lump, a delete.
         let scratch = 0xabcd_0000;
         let len = 200;

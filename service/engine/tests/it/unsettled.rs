@@ -57,11 +57,8 @@ fn a_batch_whose_data_is_torn_never_was() {
         assert_eq!(tail.outcome, TailOutcome::Dropped);
         assert_ne!(found.ok(), Some(right.clone()));
         let trusted = mutant::with(Mutant::TrustsData, || open(&torn, id).0);
-        assert_eq!(
-            trusted.outcome,
-            TailOutcome::Whole,
-            "the trap was not found"
-        );
+        let expected = TailOutcome::Whole;
+        assert_eq!(trusted.outcome, expected, "the trap was not found");
     }
 }
 

@@ -130,10 +130,8 @@ fn what_does_not_fit_is_an_object_of_the_catalogue() {
         ] {
             let key = format!("chunks/0/0/{slice}_0_700");
             put_with(&objects, &key, len, (info, commit)).await.unwrap();
-            assert_eq!(
-                get(&objects, "bucket", &key).await.unwrap(),
-                content(1, len)
-            );
+            let expected = content(1, len);
+            assert_eq!(get(&objects, "bucket", &key).await.unwrap(), expected);
         }
         upload(&objects, "chunks/0/0/7_0_700").await;
         // Longer than a piece; and a copy of a block, which is one again.

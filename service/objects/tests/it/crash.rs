@@ -160,10 +160,8 @@ fn check(disk: &SimDisk, model: &Model) -> u64 {
             .iter()
             .find(fits)
             .unwrap_or_else(|| panic!("{key} holds none of {may:?}"));
-        assert_eq!(
-            listed.iter().any(|entry| entry.key == *key),
-            found.is_some()
-        );
+        let expected = found.is_some();
+        assert_eq!(listed.iter().any(|entry| entry.key == *key), expected);
         if is_block(key) {
             blocks += 1;
             continue;

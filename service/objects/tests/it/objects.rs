@@ -57,11 +57,8 @@ fn ranges_are_cut_out_of_the_pieces() {
                 got.extend_from_slice(&bytes.unwrap());
             }
             let end = usize::try_from(range.end).unwrap().min(all.len());
-            assert_eq!(
-                got,
-                all[usize::try_from(range.start).unwrap()..end],
-                "{range:?}"
-            );
+            let expected = all[usize::try_from(range.start).unwrap()..end];
+            assert_eq!(got, expected, "{range:?}");
         }
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         let behind = reader.select(4321..4322);
@@ -255,10 +252,8 @@ fn lists_have_pages_prefixes_and_groups() {
         assert_eq!(pages(&objects, &query("", "", max)), all);
         let top = ["a", "a/*", "a0", "b/*", "z\u{1}", "ä/*"];
         assert_eq!(pages(&objects, &query("", "/", max)), top);
-        assert_eq!(
-            pages(&objects, &query("a/", "/", max)),
-            ["a/", "a/1", "a/2/*"]
-        );
+        let expected = ["a/", "a/1", "a/2/*"];
+        assert_eq!(pages(&objects, &query("a/", "/", max)), expected);
         assert_eq!(pages(&objects, &query("ä", "/", max)), ["ä/*"]);
         assert!(pages(&objects, &query("q", "/", max)).is_empty());
     }
@@ -305,10 +300,8 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     let store = Store::open_on(disk.device(), options).unwrap();
     let (objects, report) = Objects::open(store.clone(), crate::common::options()).unwrap();
     assert_eq!((report.objects, report.swept_pieces), (1, 0));
-    assert_eq!(
-        run(get(&objects, "bucket", "key")).unwrap(),
-        content(1, 3000)
-    );
+    let expected = content(1, 3000);
+    assert_eq!(run(get(&objects, "bucket", "key")).unwrap(), expected);
     let refused = run(put(&objects, "bucket", "key", (2, 1), Condition::Always));
     assert!(matches!(
         refused,

@@ -101,10 +101,8 @@ fn tags_change_and_nothing_else_does() {
     run(async {
         let info = objects.head(ctx(), "bucket", "key").await.unwrap();
         assert!(info.attributes.ends_with(&tags(&[("c", "")])));
-        assert_eq!(
-            get(&objects, "bucket", "key").await.unwrap(),
-            content(1, 3100)
-        );
+        let expected = content(1, 3100);
+        assert_eq!(get(&objects, "bucket", "key").await.unwrap(), expected);
         let always = Condition::Always;
         objects
             .delete(ctx(), "bucket", "key", always)

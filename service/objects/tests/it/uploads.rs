@@ -154,14 +154,8 @@ fn uploads_are_listed_aborted_and_expire() {
             key: "b".to_owned(),
             id: None,
         };
-        assert_eq!(
-            objects
-                .uploads("bucket", "k", (Some(&behind), 9))
-                .unwrap()
-                .uploads
-                .len(),
-            2
-        );
+        let found = objects.uploads("bucket", "k", (Some(&behind), 9)).unwrap().uploads.len();
+        assert_eq!(found, 2);
         let other = objects.abort(ctx(), "bucket", "other", &ids[0]).await;
         assert!(matches!(other, Err(ObjectError::NoSuchUpload { .. })));
         objects
@@ -170,21 +164,11 @@ fn uploads_are_listed_aborted_and_expire() {
             .unwrap();
         let gone = objects.upload_part("bucket", "key", &ids[0], 1, None);
         assert!(matches!(gone, Err(ObjectError::NoSuchUpload { .. })));
-        assert_eq!(
-            objects
-                .expire(ctx(), Duration::from_secs(3600))
-                .await
-                .unwrap(),
-            0
-        );
+        let found = objects.expire(ctx(), Duration::from_secs(3600)).await.unwrap();
+        assert_eq!(found, 0);
         std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(
-            objects
-                .expire(ctx(), Duration::from_millis(1))
-                .await
-                .unwrap(),
-            3
-        );
+        let found = objects.expire(ctx(), Duration::from_millis(1)).await.unwrap();
+        assert_eq!(found, 3);
     });
     store.sync().unwrap();
     assert_eq!(lumps(&store), 1);

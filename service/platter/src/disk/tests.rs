@@ -225,19 +225,13 @@ fn a_part_of_a_physical_sector_is_read_first() {
     }];
     let cached = [Request::write(1 << 30, 7), Request::flush()];
     let (free, _) = run(PartialSectors::Free, &through);
-    assert_eq!(
-        run(PartialSectors::ReadFirst, &through),
-        (free + revolution_ns, 1)
-    );
-    assert_eq!(
-        run(PartialSectors::WriteThroughOnly, &through),
-        (free + revolution_ns, 1)
-    );
+    let expected = (free + revolution_ns, 1);
+    assert_eq!(run(PartialSectors::ReadFirst, &through), expected);
+    let expected = (free + revolution_ns, 1);
+    assert_eq!(run(PartialSectors::WriteThroughOnly, &through), expected);
     let (free, _) = run(PartialSectors::Free, &cached);
-    assert_eq!(
-        run(PartialSectors::ReadFirst, &cached),
-        (free + revolution_ns, 1)
-    );
+    let expected = (free + revolution_ns, 1);
+    assert_eq!(run(PartialSectors::ReadFirst, &cached), expected);
     assert_eq!(run(PartialSectors::WriteThroughOnly, &cached), (free, 0));
     // Whole ones need nothing.
     let whole = [Request::write(1 << 30, 16), Request::flush()];

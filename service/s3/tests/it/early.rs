@@ -40,10 +40,8 @@ fn the_answer_to_a_refused_put_is_not_lost() {
                 let mut client = running.client();
                 let reply = whole(&mut client, ask.clone().body(vec![7; bytes]));
                 let reply = reply.unwrap_or_else(|| panic!("{code} is lost, {bytes} bytes"));
-                assert_eq!(
-                    (reply.status, &*reply.element("Code").unwrap()),
-                    (status, code)
-                );
+                let expected = (status, code);
+                assert_eq!((reply.status, &*reply.element("Code").unwrap()), expected);
                 // What follows on this connection would not be read.
                 assert_eq!(reply.header("connection"), Some("close"), "{code} {bytes}");
             }

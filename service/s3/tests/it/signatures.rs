@@ -128,10 +128,8 @@ fn a_region_that_cannot_be_is_answered_with_the_one_there_is() {
         for sign in GOOD {
             let reply = client.ask(Ask::new("GET", "/bbb").region(region).sign(sign));
             let code = reply.element("Code").unwrap();
-            assert_eq!(
-                (reply.status, &*code),
-                (400, "AuthorizationHeaderMalformed")
-            );
+            let expected = (400, "AuthorizationHeaderMalformed");
+            assert_eq!((reply.status, &*code), expected);
             assert_eq!(reply.element("Region").unwrap(), "us-east-1");
             let head = client.ask(Ask::new("HEAD", "/bbb").region(region).sign(sign));
             assert_eq!(head.header("x-amz-bucket-region"), Some("us-east-1"));

@@ -228,10 +228,8 @@ fn copies_have_the_checksum_that_is_asked_for() {
     let tags = vec![part.element("ETag").unwrap().replace("&quot;", "\"")];
     let upload = Upload { id, tags };
     let done = client.good(complete(&upload, "SHA1", &[], &Pairs::new()));
-    assert_eq!(
-        done.element("ChecksumSHA1"),
-        Some(composite("SHA1", &[b"from"]))
-    );
+    let expected = Some(composite("SHA1", &[b"from"]));
+    assert_eq!(done.element("ChecksumSHA1"), expected);
 }
 
 #[test]

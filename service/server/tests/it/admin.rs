@@ -195,10 +195,8 @@ async fn what_admin_refuses() {
     refused(admin.drain(ask).await, Code::InvalidArgument, &words);
     let ask = v1::ListStoresRequest {};
     let stores = service.client.clone().list_stores(ask).await.unwrap();
-    assert_eq!(
-        stores.into_inner().stores[0].state(),
-        v1::StoreState::Serving
-    );
+    let expected = v1::StoreState::Serving;
+    assert_eq!(stores.into_inner().stores[0].state(), expected);
     drop(admin);
     service.stop().await;
 }

@@ -184,10 +184,8 @@ fn the_page_outlives_the_service() {
     service.kill9();
     scenario.answer(&json!({}));
     let asked = scenario.asks();
-    assert_eq!(
-        asked.as_deref(),
-        Some("start the service and put some lumps")
-    );
+    let expected = Some("start the service and put some lumps");
+    assert_eq!(asked.as_deref(), expected);
     let service = serve_at(&lab, "127.0.0.1:0", &metrics);
     some_puts(&service, "raw", 3, None);
     scenario.answer(&json!(3));

@@ -205,10 +205,8 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
         no_leaks(&service, named(&client));
         if round == rounds {
             let all: Vec<String> = all.into_keys().collect();
-            assert_eq!(
-                client.delete_many(&all).map(|(status, _)| status),
-                Some(200)
-            );
+            let expected = Some(200);
+            assert_eq!(client.delete_many(&all).map(|(status, _)| status), expected);
             assert_eq!(client.remove().map(|(status, _)| status), Some(204));
             no_leaks(&service, 0);
             assert!(service.stop());

@@ -32,11 +32,8 @@ fn what_is_broken_slow_or_mean_is_refused_and_leaves_nothing() {
     ];
     let service = serve(&store, &keys(folder.path(), ""), &more);
     python("hostile.py", &[&service.s3, ACCESS, SECRET], &[]);
-    assert_eq!(
-        gauge(&service, "lumpscope_store_lumps"),
-        0,
-        "lumps are left"
-    );
+    let found = gauge(&service, "lumpscope_store_lumps");
+    assert_eq!(found, 0, "lumps are left");
     assert!(service.stop());
     run_ok(&["check", &store]);
 }

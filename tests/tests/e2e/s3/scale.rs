@@ -139,10 +139,8 @@ fn a_full_store_says_so_and_goes_on_after_deletes() {
         }
         assert!((7..=9).contains(&stored.len()), "{stored:?}");
         // Nothing of what was refused is there, and what was there is.
-        assert_eq!(
-            client.list_all("", 100).expect("a list").0.len(),
-            stored.len()
-        );
+        let expected = stored.len();
+        assert_eq!(client.list_all("", 100).expect("a list").0.len(), expected);
         assert!(is(200, client.get("0")) == body);
         is(404, client.get(&format!("{}", stored.len())));
         is(200, client.delete_many(&stored));

@@ -151,10 +151,8 @@ mod tests {
         };
         let owner = OWNERS.iter().position(|o| *o == "fs-journal").unwrap();
         let operation = OPERATIONS.iter().position(|o| *o == "write").unwrap();
-        assert_eq!(
-            dot(&line),
-            Dot(5, 16, 8, owner, operation, None, None, 7, true)
-        );
+        let expected = Dot(5, 16, 8, owner, operation, None, None, 7, true);
+        assert_eq!(dot(&line), expected);
         line.stores.push("b".into());
         assert_eq!(dot(&line).7, 0);
     }

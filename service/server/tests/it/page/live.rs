@@ -120,11 +120,8 @@ async fn until_told(events: &mut Events) -> (BTreeMap<(String, String), u64>, Va
 /// The parts of one method's requests fit together.
 fn check_requests(of: &Value) {
     let stages = of["stages"].as_object().unwrap().values();
-    assert_eq!(
-        stages.map(number).sum::<u64>(),
-        number(&of["total_ns"]),
-        "{of}"
-    );
+    let expected = number(&of["total_ns"]);
+    assert_eq!(stages.map(number).sum::<u64>(), expected, "{of}");
     let latency = of["latency"].as_array().unwrap();
     let counts = latency.iter().map(|bucket| number(&bucket[2]));
     assert_eq!(counts.sum::<u64>(), number(&of["count"]), "{of}");
@@ -226,10 +223,8 @@ async fn the_past_is_told_to_who_comes_later() {
         (&"serving".into(), &"".into())
     );
     assert_eq!(number(&health["numbers"]["lumps"]), 3);
-    assert_eq!(
-        number(&last["stores"]["b"]["health"]["numbers"]["lumps"]),
-        0
-    );
+    let found = number(&last["stores"]["b"]["health"]["numbers"]["lumps"]);
+    assert_eq!(found, 0);
     assert_eq!(health["firing"], Value::Array(Vec::new()));
     let seq = number(&last["seq"]);
     let later = past(seq).await;

@@ -59,15 +59,11 @@ fn deadlines_as_cannyls_orders_them() {
         get(4, None),
         get(5, Some(150)),
     ];
-    assert_eq!(
-        drained(QueuePolicy::Deadline, 100, &places),
-        [2, 1, 4, 0, 3]
-    );
+    let expected = [2, 1, 4, 0, 3];
+    assert_eq!(drained(QueuePolicy::Deadline, 100, &places), expected);
     // Those that are late are still there, in the same order.
-    assert_eq!(
-        drained(QueuePolicy::Deadline, 9999, &places),
-        [2, 1, 4, 0, 3]
-    );
+    let expected = [2, 1, 4, 0, 3];
+    assert_eq!(drained(QueuePolicy::Deadline, 9999, &places), expected);
     assert_eq!(drained(QueuePolicy::Fifo, 100, &places), [0, 1, 2, 3, 4]);
 }
 
