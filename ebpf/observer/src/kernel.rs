@@ -242,7 +242,13 @@ mod tests {
     fn release_is_the_first_two_numbers() {
         let of = Release::parse;
         let found = of("6.18.44-fc-v445\n");
-        assert_eq!(found, Some(Release { major: 6, minor: 18 }));
+        assert_eq!(
+            found,
+            Some(Release {
+                major: 6,
+                minor: 18
+            })
+        );
         assert_eq!(of("7.2-rc1"), Some(Release { major: 7, minor: 2 }));
         assert_eq!(of("linux"), None);
     }

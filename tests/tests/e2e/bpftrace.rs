@@ -484,7 +484,7 @@ async fn fs_journal(bench: &mut Bench) -> Result<(), String> {
         let file = mount.join(format!("new-{round}"));
         let mut dd = bench.lab.command(Path::new("dd"));
         dd.args("if=/dev/zero bs=4k count=1 conv=fsync status=none".split(' '))
-        .arg(format!("of={}", file.display()));
+            .arg(format!("of={}", file.display()));
         assert!(dd.status().expect("dd starts").success());
     }
     let (ext4, raw) = (finish(ext4), finish(raw));

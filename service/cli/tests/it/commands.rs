@@ -1,7 +1,7 @@
 //! The client commands as scripts use them: JSON, pipes, exit codes.
 
 use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::{Running, body, folder, store_file};
@@ -165,7 +165,10 @@ async fn exit_codes_say_what_happened() {
     let several = setup.feed(&["delete", STORE, "1", "2"], b"").stdout;
     let several = String::from_utf8(several).unwrap();
     let words = "1 deleted";
-    assert!(several.lines().next().unwrap().ends_with(words), "{several}");
+    assert!(
+        several.lines().next().unwrap().ends_with(words),
+        "{several}"
+    );
     let words = "no such lump";
     assert!(several.lines().nth(1).unwrap().contains(words), "{several}");
     assert!(setup.ends(3, &["get", STORE, "1"]).contains("NOT_FOUND"));

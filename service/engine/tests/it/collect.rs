@@ -3,7 +3,7 @@
 
 use crate::support::stepped::{Stepped, disk, steady};
 use crate::support::{but, options};
-use lumpscope_engine::{Placement, StoreOptions};
+use lumpscope_engine::Placement;
 
 const SECOND: u64 = 1_000_000_000;
 const LATENCY_NS: u64 = 100_000;

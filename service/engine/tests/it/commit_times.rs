@@ -8,7 +8,7 @@ use crate::support::{buf, but, ctx, ctx_of, options};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
     BatchWait, CommitMode, Durability, EngineTimes, LumpId, Placement, PutCondition, PutOptions,
-    RequestCtx, RequestId, StoreOptions,
+    RequestId, StoreOptions,
 };
 
 const MS: Duration = Duration::from_millis(1);

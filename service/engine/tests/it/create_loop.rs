@@ -2,20 +2,19 @@
 //! afterwards, and what cannot be made.
 
 use crate::support::but;
-use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::support;
 use crate::support::disks::{Image, Mount, forced, plain, refusal, require, run, say, writable};
+use lumpscope_engine::Store;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::format::minfs;
 use lumpscope_engine::guard::FormatError;
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::layout::{LayoutError, detect_path};
 use lumpscope_engine::units::{ByteLen, ByteOffset};
-use lumpscope_engine::{Store, StoreOptions};
 
 const MIB: u64 = 1024 * 1024;
 

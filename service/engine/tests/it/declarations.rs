@@ -8,8 +8,7 @@ use std::thread::ThreadId;
 
 use crate::support::{Shape, buf, content, ctx_of, disk_dir, options, store_file};
 use lumpscope_engine::{
-    Durability, IoBackendChoice, IoDeclaration, IoOp, IoPurpose, IoSink, LumpId, Placement,
-    RequestCtx, RequestId, Store,
+    Durability, IoBackendChoice, IoDeclaration, IoOp, IoPurpose, IoSink, LumpId, Placement, Store,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

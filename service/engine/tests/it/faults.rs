@@ -1,10 +1,9 @@
 //! Devices that fail: what fails is reported, what was acknowledged stays.
 
-use crate::support::sim::{IoFault, SimDisk};
+use crate::support::sim::SimDisk;
 use crate::support::{Shape, but, content, ctx, get, options, put, try_put, until};
 use lumpscope_engine::{
-    CommitMode, Durability, Error, FindingKind, IoOp, LumpId, Placement, Store, StoreOptions,
-    StoreState,
+    CommitMode, Durability, Error, FindingKind, IoOp, LumpId, Placement, Store, StoreState,
 };
 
 const SHAPE: Shape = Shape::new(512, 16, 400);

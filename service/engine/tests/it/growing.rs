@@ -11,7 +11,7 @@ use crate::support::{but, content, disk_dir, get, options, put, try_put};
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::grow::{GrowError, GrowOptions, grow};
 use lumpscope_engine::inspect::Inspector;
-use lumpscope_engine::{Error, FindingKind, LumpId, Placement, Store, StoreOptions};
+use lumpscope_engine::{Error, FindingKind, LumpId, Placement, Store};
 
 const MIB: u64 = 1 << 20;
 

@@ -17,7 +17,7 @@ use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{
     Durability, Error, IoDeclaration, IoOp, IoPurpose, IoSink, LumpData, LumpId, OnDone, Opened,
-    Placement, RequestCtx, RequestId, Rest, Store, StoreOptions,
+    Placement, RequestCtx, RequestId, Rest, Store,
 };
 
 const SHAPE: Shape = Shape::new(4096, 40, 4000);

@@ -7,8 +7,8 @@ use crate::support::{Shape, content, disk_dir, options, store_file};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::device::sim::Random;
 use lumpscope_engine::{
-    Durability, Error, IoBackendChoice, LumpId, LumpRange, Payer, Placement, QueuePolicy,
-    RequestCtx, RequestId, Store,
+    Durability, Error, IoBackendChoice, LumpId, LumpRange, Payer, Placement, RequestCtx, RequestId,
+    Store,
 };
 
 const THREADS: u64 = 8;

@@ -8,9 +8,7 @@ use crate::support::sim::{Random, SimDisk};
 use crate::support::{Shape, but, content, ctx, put, try_put};
 use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
-use lumpscope_engine::{
-    Error, IoDeclaration, IoOp, IoSink, LumpId, Placement, Store, StoreOptions,
-};
+use lumpscope_engine::{Error, IoDeclaration, IoOp, IoSink, LumpId, Placement, Store};
 
 const SHAPE: Shape = Shape::new(4096, 40, 4000);
 

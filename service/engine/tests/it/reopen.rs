@@ -8,7 +8,7 @@ use crate::support::{
 };
 use lumpscope_engine::{
     CommitMode, Durability, Error, IoBackendChoice, IoBackendKind, LumpId, LumpRange, Placement,
-    Store, StoreOptions,
+    Store,
 };
 
 const SHAPE: Shape = Shape::new(4096, 4, 4096);

@@ -13,7 +13,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreOptions, StoreState, TailOutcome,
+    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreState, TailOutcome,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;

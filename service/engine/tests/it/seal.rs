@@ -6,7 +6,7 @@ use crate::support::{Shape, but, content, delete, disk_dir, get, options, put, t
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::format::record::{END_OF_RECORDS_LEN, Record};
 use lumpscope_engine::format::seal::{SEAL_LEN, SEALED_END_LEN};
-use lumpscope_engine::{LumpId, Placement, Store, StoreOptions};
+use lumpscope_engine::{LumpId, Placement, Store};
 
 fn sealed(disk: &SimDisk) -> bool {
     disk.open().unwrap().info().sealed

@@ -5,7 +5,7 @@ use crate::support::but;
 use crate::support::stepped::{Stepped, bytes, disk_of, options};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
-use lumpscope_engine::{CommitMode, Error, LumpId, StoreOptions, TailOutcome, UnsettledTail};
+use lumpscope_engine::{CommitMode, Error, LumpId, TailOutcome, UnsettledTail};
 
 fn image() -> Vec<u8> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/0.2/checked.lusf");

@@ -154,7 +154,11 @@ fn uploads_are_listed_aborted_and_expire() {
             key: "b".to_owned(),
             id: None,
         };
-        let found = objects.uploads("bucket", "k", (Some(&behind), 9)).unwrap().uploads.len();
+        let found = objects
+            .uploads("bucket", "k", (Some(&behind), 9))
+            .unwrap()
+            .uploads
+            .len();
         assert_eq!(found, 2);
         let other = objects.abort(ctx(), "bucket", "other", &ids[0]).await;
         assert!(matches!(other, Err(ObjectError::NoSuchUpload { .. })));
@@ -164,10 +168,16 @@ fn uploads_are_listed_aborted_and_expire() {
             .unwrap();
         let gone = objects.upload_part("bucket", "key", &ids[0], 1, None);
         assert!(matches!(gone, Err(ObjectError::NoSuchUpload { .. })));
-        let found = objects.expire(ctx(), Duration::from_secs(3600)).await.unwrap();
+        let found = objects
+            .expire(ctx(), Duration::from_secs(3600))
+            .await
+            .unwrap();
         assert_eq!(found, 0);
         std::thread::sleep(Duration::from_millis(5));
-        let found = objects.expire(ctx(), Duration::from_millis(1)).await.unwrap();
+        let found = objects
+            .expire(ctx(), Duration::from_millis(1))
+            .await
+            .unwrap();
         assert_eq!(found, 3);
     });
     store.sync().unwrap();

@@ -81,7 +81,10 @@ fn a_bucket_is_in_the_store_that_was_named_or_has_most_room() {
     ));
     assert_eq!(told.status, 409, "{}", told.text());
     let all = listed(&mut client, Ask::new("GET", "/"));
-    let expected = (["a-two", "b-one", "c-three"].map(String::from).to_vec(), None);
+    let expected = (
+        ["a-two", "b-one", "c-three"].map(String::from).to_vec(),
+        None,
+    );
     assert_eq!(all, expected);
     let (first, more) = listed(&mut client, Ask::new("GET", "/").query("max-buckets", "2"));
     assert_eq!(first, ["a-two", "b-one"]);

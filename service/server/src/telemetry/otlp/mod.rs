@@ -427,7 +427,13 @@ mod tests {
         let made = spans::of(&explained, &about, &shared, &ids);
         assert_eq!(made.len(), spans::count(&explained.request));
         let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
-        let expected = ["lumpscope.v1.LumpStore/Get", "recv", "device", "read", "read"];
+        let expected = [
+            "lumpscope.v1.LumpStore/Get",
+            "recv",
+            "device",
+            "read",
+            "read",
+        ];
         assert_eq!(names, expected);
         assert_eq!(made[4].parent_span_id, made[2].span_context.span_id());
         let says = |span, key| said(span, key).is_some();
