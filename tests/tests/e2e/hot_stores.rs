@@ -8,7 +8,7 @@ use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::{AddStoreRequest, RemoveStoreRequest, StoreInfo, StoreReport};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
+use lumpscope_tests::service::{LISTEN, Service, binary, lab_with_stores, run_ok};
 use tonic::transport::Channel;
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4")];
@@ -53,7 +53,7 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
     command.args(["serve", "--store", &format!("ext4={}", ext4.display())]);
     // A raw device can only be opened again by who may do that.
     command.args(["--keep-privileges"]);
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let mut client = Client::connect(&service.grpc).await.expect("it serves");
     let mut admin = AdminClient::connect(service.grpc.clone())
@@ -137,7 +137,7 @@ async fn stores_on_one_disk_are_no_strangers_to_each_other() {
     for (name, path) in [("one", one), ("two", &two)] {
         command.args(["--store", &format!("{name}={}", path.display())]);
     }
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let puts = ["one", "two"].map(|store| {
         let grpc = service.grpc.clone();

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, binary};
+use lumpscope_tests::service::{LISTEN, Service, binary};
 use serde_json::Value;
 
 const NEEDS: &[Need] = &[
@@ -20,7 +20,7 @@ const EVENTUALLY: Duration = Duration::from_secs(60);
 fn lab() -> Service {
     let mut command = Command::new(binary());
     command.args(["lab", "--size", "512M", "--"]);
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     Service::spawn(command)
 }
 
@@ -118,7 +118,7 @@ fn the_raw_store_alone_needs_no_mounts() {
         command.args(["--no-new-privs", "--bounding-set", keep, "--inh-caps", keep]);
         command.arg(binary()).arg("lab").args(stores);
         command.args(["--size", "512M", "--", "--user", "65534:65534"]);
-        command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+        command.args(LISTEN);
         command
     };
     let refused = with(&["--only", "ext4"]).output().expect("setpriv starts");

@@ -17,7 +17,7 @@ use lumpscope_engine::{Driver, Error, LumpId, RequestCtx, Store, StoreOptions};
 use lumpscope_proto::v1::{DeleteRequest, Durability, Placement, PutRequest, put_request};
 use lumpscope_tests::client::{Client, content, id};
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, run_ok};
+use lumpscope_tests::service::{LISTEN, Service, run_ok};
 use tonic::{Code, Status};
 
 use disk::{DiskEvent, Fate, History, RecordingDisk, SharedDisk, Walk};
@@ -192,7 +192,7 @@ fn serve(path: &Path, case: Case) -> Service {
     command
         .arg("--store")
         .arg(format!("disk={}", path.display()));
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     Service::spawn(command)
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lumpscope_needs::{Alone, Need, alone};
+use lumpscope_needs::{Alone, LOOPS, alone};
 use lumpscope_observer::{
     Declared, EndedRequest, Flavour, GuardPolicy, Observer, ObserverOptions, Op, Purpose,
     StoreReport, Tuning, WatchedStore,
@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// The turn of a test that needs loop devices and probes: programs of several observers disturb each other's classic
 /// flavour.
 pub(crate) fn ready() -> Option<Alone> {
-    alone(&[Need::LoopDevices])
+    alone(LOOPS)
 }
 
 /// Runs a command; its output when it succeeds.

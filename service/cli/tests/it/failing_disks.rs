@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use crate::process::Process;
 use lumpscope_engine::create::{CreateOptions, format};
-use lumpscope_needs::{Need, alone};
+use lumpscope_needs::{LOOPS, Need, alone};
 use lumpscope_proto::v1;
 use rustix::process::Signal;
 use tonic::Code;
@@ -216,7 +216,7 @@ async fn a_disk_that_hangs_is_told_and_left_alone_until_it_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_gone_is_told_and_served_again_when_it_is_back() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
+    let Some(_alone) = alone(LOOPS) else {
         return;
     };
     let dir = folder();

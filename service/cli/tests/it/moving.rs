@@ -14,7 +14,7 @@ use crate::process::{program, run_with};
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{Durability, LumpId, Placement, RequestCtx, Store, StoreOptions};
-use lumpscope_needs::{Need, alone};
+use lumpscope_needs::{LOOPS, alone};
 use lumpscope_proto::v1;
 use serde_json::Value;
 use tonic::Code;
@@ -106,7 +106,7 @@ pub(crate) fn holds(path: &Path, lumps: std::ops::Range<u128>, but: &BTreeSet<St
 
 #[test]
 fn a_raw_disk_grows() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
+    let Some(_alone) = alone(LOOPS) else {
         return;
     };
     let dir = folder();

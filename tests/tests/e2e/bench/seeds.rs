@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lumpscope_tests::needs::{Need, alone};
+use lumpscope_tests::needs::{Need, ROOT, alone};
 use lumpscope_tests::service::binary;
 use serde_json::Value;
 
@@ -191,7 +191,7 @@ fn the_published_program_writes_and_says_nothing_else() {
 
 #[test]
 fn the_file_server_s_table_has_ours_beside_the_published_one() {
-    let Some(_alone) = alone(&[Need::Root]) else {
+    let Some(_alone) = alone(ROOT) else {
         return;
     };
     let (text, report, page) = seeds(&[

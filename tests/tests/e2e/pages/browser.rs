@@ -8,7 +8,7 @@ use lumpscope_lab::tie_to_parent;
 use lumpscope_tests::browser::{BROWSER, Scenario, processes_with};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone, available, find_tool};
-use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
+use lumpscope_tests::service::{LISTEN, Service, binary, lab_with_stores, run_ok};
 use serde_json::json;
 
 const NEEDS: &[Need] = &[
@@ -205,7 +205,7 @@ fn the_page_says_what_is_not_observed() {
     run_ok(&["format", "--capacity", "64M", path]);
     let mut command = Command::new(binary());
     command.args(["serve", "--no-probes", "--store", &format!("plain={path}")]);
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let url = page(&service);
     let variables = [("LUMPSCOPE_URL", url.as_str()), ("LUMPSCOPE_PATH", path)];
@@ -234,7 +234,7 @@ fn the_page_shows_the_state_of_each_store_and_the_past() {
             &format!("{name}={}", path(&format!("{name}.lusf"))),
         ]);
     }
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let url = page(&service);
     let mut scenario = Scenario::start("states", &[("LUMPSCOPE_URL", &url)]);
