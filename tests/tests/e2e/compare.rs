@@ -128,9 +128,7 @@ fn started(dir: &Path) -> (Child, BufReader<ChildStderr>) {
 
 #[test]
 fn three_stores_side_by_side() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let args = "--scale 0.002 --block-size 4096 --depth 8 --verify --json --dir";
     let result = compared(args, Some(dir.path()));
@@ -154,9 +152,7 @@ fn three_stores_side_by_side() {
 
 #[test]
 fn ctrl_c_twice_leaves_nothing() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let (mut child, mut stderr) = started(dir.path());
     let pid = Pid::from_child(&child);
@@ -174,9 +170,7 @@ fn ctrl_c_twice_leaves_nothing() {
 
 #[test]
 fn kill_9_leaves_nothing() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let (mut child, _stderr) = started(dir.path());
     child.kill().unwrap();
@@ -202,9 +196,7 @@ fn disk_times() -> Result<Vec<(f64, f64)>, String> {
 
 #[test]
 fn two_runs_take_the_same_disk_time() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let mut findings = Vec::new();
     let mut complete = Vec::new();
     while complete.len() < 2 && findings.len() < ATTEMPTS {
@@ -234,9 +226,7 @@ fn assert_ran_on_own_disks(output: &Output) {
 
 #[test]
 fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let options = LabOptions {
         dir: Some(dir.path().to_owned()),

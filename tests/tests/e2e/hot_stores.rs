@@ -14,6 +14,11 @@ use tonic::transport::Channel;
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4")];
 const LUMP: usize = 1 << 20;
 
+async fn put(client: &mut Client, store: &str, id: u128) {
+    let put = client.put(store, id, content(id, 1, LUMP)).await;
+    put.expect("stored");
+}
+
 async fn add(admin: &mut AdminClient<Channel>, name: &str, path: &Path) -> StoreInfo {
     let request = AddStoreRequest {
         name: name.to_owned(),
@@ -52,13 +57,11 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
     let mut command = lab.command(binary());
     command.args(["serve", "--store", &format!("ext4={}", ext4.display())]);
     // A raw device can only be opened again by who may do that.
-    command.args(["--keep-privileges"]);
-    command.args(LISTEN);
+    command.arg("--keep-privileges").args(LISTEN);
     let service = Service::spawn(command);
     let mut client = Client::connect(&service.grpc).await.expect("it serves");
-    let mut admin = AdminClient::connect(service.grpc.clone())
-        .await
-        .expect("it serves");
+    let admin = AdminClient::connect(service.grpc.clone()).await;
+    let mut admin = admin.expect("it serves");
 
     let info = add(&mut admin, "raw", &raw).await;
     assert!(info.observed, "{info:?}");
@@ -66,10 +69,7 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
     let expected = raw.to_str().expect("UTF-8");
     assert_eq!(format!("/dev/{}", info.device), expected);
     for id in 1..=8 {
-        client
-            .put("raw", id, content(id, 1, LUMP))
-            .await
-            .expect("stored");
+        put(&mut client, "raw", id).await;
     }
     let report = client.report("raw").await.expect("a report");
     let (requests, tied) = counted(&report);
@@ -101,15 +101,9 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
 
     // The one that was there from the start goes, too, and the other stays.
     remove(&mut admin, "ext4").await;
-    client
-        .put("raw", 9, content(9, 1, LUMP))
-        .await
-        .expect("stored");
+    put(&mut client, "raw", 9).await;
     add(&mut admin, "ext4", &ext4).await;
-    client
-        .put("ext4", 1, content(1, 1, LUMP))
-        .await
-        .expect("stored");
+    put(&mut client, "ext4", 1).await;
     let report = client.report("ext4").await.expect("a report");
     assert!(report.observed && counted(&report).0 == 1, "{report:?}");
     assert!(service.stop());
@@ -144,8 +138,7 @@ async fn stores_on_one_disk_are_no_strangers_to_each_other() {
         tokio::spawn(async move {
             let mut client = Client::connect(&grpc).await.expect("it serves");
             for id in 1..=30 {
-                let put = client.put(store, id, content(id, 1, LUMP)).await;
-                put.expect("stored");
+                put(&mut client, store, id).await;
             }
         })
     });
@@ -160,14 +153,8 @@ async fn stores_on_one_disk_are_no_strangers_to_each_other() {
         assert_eq!(written_by(&report, "other"), 0, "{report:?}");
     }
     // What moved the head, and what took time, was a request or the file system.
-    let explained = run_ok(&[
-        "explain",
-        "--slowest",
-        "60",
-        "--json",
-        "--server",
-        &service.grpc,
-    ]);
+    let slowest = ["--slowest", "60", "--json", "--server", &service.grpc];
+    let explained = run_ok(&[&["explain"][..], &slowest].concat());
     assert!(!explained.contains("process lump-owner"), "{explained}");
     assert!(service.stop());
 }

@@ -287,9 +287,7 @@ const READ: u64 = 1032;
 /// All of them read the same places at the same time: only the submission tells them apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_clients_that_get_one_lump_are_told_apart() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     for backend in ["uring", "threads"] {
         let service = Service::start(&lab, &["--io-backend", backend]);

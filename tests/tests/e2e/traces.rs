@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lumpscope_lab::disks::{Lab, StoreKind};
 use lumpscope_proto::v1::{
-    BlockIo, ExplainRequest, SlowRequest, GetManyRequest, PutManyRequest, get_many_response,
+    BlockIo, ExplainRequest, GetManyRequest, PutManyRequest, SlowRequest, get_many_response,
     put_many_request, put_many_response, put_request,
 };
 use lumpscope_tests::client::{Client, content, id};
@@ -111,9 +111,7 @@ fn metric(service: &Service, name: &str) -> Option<f64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_is_one_trace_down_to_its_block_requests() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
@@ -273,9 +271,7 @@ async fn many(client: &mut Client, ids: std::ops::Range<u128>) {
 /// same, and every span lies within its parent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_lumps_in_one_call_are_one_trace_whose_stages_add_up() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
@@ -319,9 +315,7 @@ fn check_within(spans: &[Span], parent: &Span) {
 /// Clients that put at a time share flushes and wait for each other's batches; and S3 has clients, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_span_is_linked_with_those_of_the_requests_that_it_names() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -380,9 +374,7 @@ async fn a_span_is_linked_with_those_of_the_requests_that_it_names() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     // A port that is free, and on which nobody answers for now.
     let away = std::net::TcpListener::bind(any()).and_then(|listener| listener.local_addr());

@@ -216,9 +216,7 @@ async fn a_disk_that_hangs_is_told_and_left_alone_until_it_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_gone_is_told_and_served_again_when_it_is_back() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = folder();
     let disk = Loop::over(dir.path().join("lumpscope-bad.img"));
     format(&disk.device, &CreateOptions::default()).unwrap();

@@ -106,9 +106,7 @@ pub(crate) fn holds(path: &Path, lumps: std::ops::Range<u128>, but: &BTreeSet<St
 
 #[test]
 fn a_raw_disk_grows() {
-    let Some(_alone) = alone(LOOPS) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = folder();
     let small = Loop::over(dir.path().join("lumpscope-small.img"));
     let formatted = CreateOptions::default();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use lumpscope_tests::needs::{Need, ROOT, alone};
-use lumpscope_tests::service::binary;
+use lumpscope_tests::service::{binary, words};
 use serde_json::Value;
 
 use super::{PEER, peer};
@@ -191,18 +191,9 @@ fn the_published_program_writes_and_says_nothing_else() {
 
 #[test]
 fn the_file_server_s_table_has_ours_beside_the_published_one() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
-    let (text, report, page) = seeds(&[
-        "fileserver",
-        "--rounds",
-        "1",
-        "--seconds",
-        "0.3",
-        "--files",
-        "100",
-    ]);
+    let Some(_alone) = alone(ROOT) else { return };
+    let args = "fileserver --rounds 1 --seconds 0.3 --files 100";
+    let (text, report, page) = seeds(&words(args));
     // Without probes, with them, and without once more: none was dropped.
     assert_eq!(list(&report, "runs").len(), 3);
     let costs = |column: &str| {

@@ -129,9 +129,7 @@ fn explained(service: &Service, id: u64) -> Value {
 
 #[test]
 fn a_request_of_s3_is_explained() {
-    let Some(_alone) = alone(ROOT) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "300M");
     let folder = folder();
     // Nothing else was asked of it: all requests are among the slowest that are kept.
