@@ -1,6 +1,7 @@
 //! Blocks of JuiceFS: what is known of them, when a key is one, and what readers see.
 use crate::common::{
-    close, content, ctx, disk, engine_ctx, etag, get, list, lumps, open, pairs, put, put_with, run,
+    close, content, ctx, disk, engine_ctx, etag, get, list, lumps, open, pairs, put, put_with,
+    rest_of, run, stored,
 };
 use lumpscope_engine::{Durability, LumpId, Placement, Store};
 use lumpscope_objects::id::LumpKind;
@@ -135,15 +136,7 @@ fn what_does_not_fit_is_an_object_of_the_catalogue() {
         }
         upload(&objects, "chunks/0/0/7_0_700").await;
         // Longer than a piece; and a copy of a block, which is one again.
-        put(
-            &objects,
-            "bucket",
-            "chunks/0/0/8_0_1001",
-            (1, 1001),
-            Condition::Always,
-        )
-        .await
-        .unwrap();
+        stored(&objects, "chunks/0/0/8_0_1001", (1, 1001)).await;
         for (to, from) in [
             ("chunks/0/0/9_0_700", 0),
             ("elsewhere", 0),
@@ -195,10 +188,8 @@ fn conditions_overwrites_and_deletes_mean_what_they_mean() {
         assert!(put(3, Condition::IfPresent).await.unwrap().replaced);
         assert!(delete(Condition::IfMatch(etag(3))).await.unwrap().existed);
         assert!(!delete(Condition::Always).await.unwrap().existed);
-        assert!(matches!(
-            objects.head(ctx(), "bucket", KEY).await,
-            Err(ObjectError::NoSuchKey { .. })
-        ));
+        let found = objects.head(ctx(), "bucket", KEY).await;
+        assert!(matches!(found, Err(ObjectError::NoSuchKey { .. })));
         // And anew, in the same minute: who began before reads what there was then.
         assert!(!put(4, Condition::IfAbsent).await.unwrap().replaced);
         assert_eq!(block_lumps(&store).len(), 1);
@@ -219,9 +210,8 @@ fn a_bucket_with_blocks_is_not_empty() {
             objects.create_bucket(ctx(), "bucket").await.unwrap();
             objects.create_bucket(ctx(), "other").await.unwrap();
             for bucket in ["bucket", "other"] {
-                put(&objects, bucket, KEY, (round, 700), Condition::IfAbsent)
-                    .await
-                    .unwrap();
+                let done = put(&objects, bucket, KEY, (round, 700), Condition::IfAbsent).await;
+                done.unwrap();
             }
             let refused = objects.delete_bucket(ctx(), "bucket").await;
             assert!(matches!(refused, Err(ObjectError::BucketNotEmpty { .. })));
@@ -244,9 +234,8 @@ fn a_store_has_256_volumes_and_then_the_catalogue() {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for number in 0..260 {
             let key = format!("{number}/chunks/0/0/1_0_5");
-            put(&objects, "bucket", &key, (1, 5), Condition::IfAbsent)
-                .await
-                .unwrap();
+            let done = put(&objects, "bucket", &key, (1, 5), Condition::IfAbsent).await;
+            done.unwrap();
         }
     });
     assert_eq!((list(&objects).len(), blocks(&objects).len()), (260, 256));
@@ -273,9 +262,8 @@ fn a_wrong_trailer_is_never_served() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent)
-            .await
-            .unwrap();
+        let done = put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent).await;
+        done.unwrap();
     });
     let id = block_lumps(&store)[0];
     let right = store.get(engine_ctx(), id).unwrap().to_vec();
@@ -330,9 +318,8 @@ fn blocks_of_no_volume_are_swept() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent)
-            .await
-            .unwrap();
+        let done = put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent).await;
+        done.unwrap();
     });
     let (_, block) = BlockKey::parse(KEY).unwrap();
     tamper(&store, block.id(7, 0), &[0; 10]);
@@ -368,9 +355,8 @@ fn many_at_once_see_one_version() {
     let writer = |objects: Objects| async move {
         for version in 1..=LAST {
             let condition = Condition::Always;
-            put(&objects, "bucket", KEY, (version, 700), condition)
-                .await
-                .unwrap();
+            let done = put(&objects, "bucket", KEY, (version, 700), condition).await;
+            done.unwrap();
             if version % 3 > 0 && version < LAST {
                 objects
                     .delete(ctx(), "bucket", KEY, condition)
@@ -379,9 +365,8 @@ fn many_at_once_see_one_version() {
             }
             if version % 50 == 25 {
                 // From the catalogue to a block would be by a delete; this stays.
-                put(&objects, "bucket", STAYS, (version, 700), condition)
-                    .await
-                    .unwrap();
+                let done = put(&objects, "bucket", STAYS, (version, 700), condition).await;
+                done.unwrap();
             }
         }
     };
@@ -401,10 +386,7 @@ fn many_at_once_see_one_version() {
                 if parts {
                     reader.select(round..round + 300).unwrap();
                 }
-                let mut got = Vec::new();
-                while let Some(bytes) = reader.next(ctx()).await {
-                    got.extend_from_slice(&bytes.unwrap());
-                }
+                let got = rest_of(&mut reader).await;
                 let version = reader.info().etag.md5[..8].try_into().unwrap();
                 let want = content(u64::from_be_bytes(version), 700);
                 let range = reader.range();
@@ -416,9 +398,7 @@ fn many_at_once_see_one_version() {
     };
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", STAYS, (0, 700), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, STAYS, (0, 700)).await;
         tokio::join!(
             writer(objects.clone()),
             reader(objects.clone(), false),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::common::{
-    block_size, close, content, ctx, disk, etag, get, lumps, open, put, run, volumes,
+    block_size, close, content, ctx, disk, etag, get, lumps, open, put, removed, rest_of, run,
+    stored, volumes,
 };
 use lumpscope_engine::Store;
 use lumpscope_objects::{
@@ -140,10 +141,7 @@ async fn try_get(objects: &Objects, model: &Model, key: &str, (from, len): (usiz
     let selected = reader.select(from as u64..(from + len) as u64);
     assert_eq!(selected.is_ok(), from < size);
     if selected.is_ok() {
-        let mut got = Vec::new();
-        while let Some(bytes) = reader.next(ctx()).await {
-            got.extend_from_slice(&bytes.unwrap());
-        }
+        let got = rest_of(&mut reader).await;
         assert_eq!(got, content(version, size)[from..(from + len).min(size)]);
     }
 }
@@ -266,9 +264,7 @@ fn many_at_once_see_old_or_new() {
             match worker % 3 {
                 0 => {
                     let len = usize::try_from(round * 100).unwrap();
-                    put(&objects, "bucket", "key", (version, len), Condition::Always)
-                        .await
-                        .unwrap();
+                    stored(&objects, "key", (version, len)).await;
                 }
                 1 => {
                     let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
@@ -299,9 +295,7 @@ fn many_at_once_see_old_or_new() {
     };
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (0, 10), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (0, 10)).await;
         tokio::join!(
             one(objects.clone(), 0),
             one(objects.clone(), 1),
@@ -469,16 +463,8 @@ fn a_full_journal_refuses_and_loses_nothing() {
     assert_eq!(report.objects, kept as u64);
     // A delete has room, and makes room.
     run(async {
-        objects
-            .delete(ctx(), "bucket", "key-00000", Condition::Always)
-            .await
-            .unwrap();
-        objects
-            .delete(ctx(), "bucket", "key-00001", Condition::Always)
-            .await
-            .unwrap();
-        put(&objects, "bucket", "new", (1, 0), Condition::Always)
-            .await
-            .unwrap();
+        removed(&objects, "key-00000").await;
+        removed(&objects, "key-00001").await;
+        stored(&objects, "new", (1, 0)).await;
     });
 }

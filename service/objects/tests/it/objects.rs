@@ -1,5 +1,8 @@
 //! Buckets, writing, reading, deleting, conditions, listing: on a simulated disk.
-use crate::common::{close, content, ctx, disk, engine_ctx, etag, get, lumps, open, put, run};
+use crate::common::{
+    close, content, ctx, disk, engine_ctx, etag, get, lumps, open, put, removed, rest_of, run,
+    stored,
+};
 use lumpscope_engine::{Durability, Error, LumpId, Placement, Store, StoreOptions};
 use lumpscope_objects::id::LumpKind;
 use lumpscope_objects::{
@@ -45,17 +48,12 @@ fn ranges_are_cut_out_of_the_pieces() {
     let (objects, _, _store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (4, 4321), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (4, 4321)).await;
         let all = content(4, 4321);
         for range in [0..1, 999..1001, 1000..2000, 4320..9999, 1..4321, 2500..2501] {
             let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
             reader.select(range.clone()).unwrap();
-            let mut got = Vec::new();
-            while let Some(bytes) = reader.next(ctx()).await {
-                got.extend_from_slice(&bytes.unwrap());
-            }
+            let got = rest_of(&mut reader).await;
             let end = usize::try_from(range.end).unwrap().min(all.len());
             let expected = all[usize::try_from(range.start).unwrap()..end];
             assert_eq!(got, expected, "{range:?}");
@@ -75,27 +73,15 @@ fn a_reader_outlives_overwrites_and_deletes() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (1, 5000), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 5000)).await;
         let mut first = objects.read(ctx(), "bucket", "key").await.unwrap();
-        put(&objects, "bucket", "key", (2, 5000), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (2, 5000)).await;
         let mut second = objects.read(ctx(), "bucket", "key").await.unwrap();
-        objects
-            .delete(ctx(), "bucket", "key", Condition::Always)
-            .await
-            .unwrap();
-        assert!(matches!(
-            objects.read(ctx(), "bucket", "key").await,
-            Err(ObjectError::NoSuchKey { .. })
-        ));
+        removed(&objects, "key").await;
+        let found = objects.read(ctx(), "bucket", "key").await;
+        assert!(matches!(found, Err(ObjectError::NoSuchKey { .. })));
         for (reader, version) in [(&mut first, 1), (&mut second, 2)] {
-            let mut got = Vec::new();
-            while let Some(bytes) = reader.next(ctx()).await {
-                got.extend_from_slice(&bytes.unwrap());
-            }
+            let got = rest_of(reader).await;
             assert_eq!(got, content(version, 5000));
         }
     });
@@ -164,10 +150,8 @@ fn conditions_are_decided_at_the_commit() {
         put(4, Condition::IfMatch(now)).await.unwrap();
         assert!(failed(put(5, Condition::IfMatch(now)).await));
         let delete = |condition| objects.delete(ctx(), "bucket", "key", condition);
-        assert!(matches!(
-            delete(Condition::IfMatch(now)).await,
-            Err(ObjectError::ConditionFailed { .. })
-        ));
+        let found = delete(Condition::IfMatch(now)).await;
+        assert!(matches!(found, Err(ObjectError::ConditionFailed { .. })));
         assert!(delete(Condition::IfMatch(etag(4))).await.unwrap().existed);
         assert!(!delete(Condition::Always).await.unwrap().existed);
         let missing = delete(Condition::IfPresent).await;
@@ -185,15 +169,10 @@ fn buckets_are_deleted_when_empty() {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         let again = objects.create_bucket(ctx(), "bucket").await;
         assert!(matches!(again, Err(ObjectError::BucketExists { .. })));
-        put(&objects, "bucket", "key", (1, 10), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 10)).await;
         let full = objects.delete_bucket(ctx(), "bucket").await;
         assert!(matches!(full, Err(ObjectError::BucketNotEmpty { .. })));
-        objects
-            .delete(ctx(), "bucket", "key", Condition::Always)
-            .await
-            .unwrap();
+        removed(&objects, "key").await;
         let writer = objects.begin("bucket", "key", PutInfo::default()).unwrap();
         objects.delete_bucket(ctx(), "bucket").await.unwrap();
         assert!(objects.buckets().is_empty());
@@ -235,9 +214,7 @@ fn lists_have_pages_prefixes_and_groups() {
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for key in keys {
-            put(&objects, "bucket", key, (1, 1), Condition::Always)
-                .await
-                .unwrap();
+            stored(&objects, key, (1, 1)).await;
         }
     });
     let query = |prefix: &str, delimiter: &str, max| ListQuery {
@@ -274,9 +251,7 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (1, 3000), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 3000)).await;
     });
     // Data that no record names.
     let mut orphan = store.lump_buf(1).unwrap();

@@ -1,5 +1,5 @@
 //! Settings of buckets, tags of objects, and deletes that look first.
-use crate::common::{close, content, ctx, disk, get, lumps, open, put, run};
+use crate::common::{close, content, ctx, disk, get, lumps, open, rest_of, run, stored};
 use lumpscope_objects::{BucketSetting, Condition, ObjectError, Pairs, PutInfo, TAG};
 
 fn tags(given: &[(&str, &str)]) -> Pairs {
@@ -23,10 +23,8 @@ fn settings_last_as_long_as_their_bucket() {
             }
         }
         let new = Some("new".into());
-        objects
-            .set(ctx(), "one", (BucketSetting::Cors, new))
-            .await
-            .unwrap();
+        let done = objects.set(ctx(), "one", (BucketSetting::Cors, new)).await;
+        done.unwrap();
         let none = objects.set(ctx(), "two", (BucketSetting::Cors, None));
         none.await.unwrap();
         let long = Some("x".repeat(65_500).into());
@@ -73,9 +71,7 @@ fn tags_change_and_nothing_else_does() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (1, 3100), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 3100)).await;
         let before = objects.head(ctx(), "bucket", "key").await.unwrap();
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         for given in [tags(&[("a", "1"), ("b", "2")]), tags(&[("c", "")])] {
@@ -85,10 +81,7 @@ fn tags_change_and_nothing_else_does() {
             after.attributes.retain(|pair| !given.contains(pair));
             assert_eq!(after, before);
         }
-        let mut got = Vec::new();
-        while let Some(bytes) = reader.next(ctx()).await {
-            got.extend_from_slice(&bytes.unwrap());
-        }
+        let got = rest_of(&mut reader).await;
         assert_eq!(got, content(1, 3100));
         let missing = objects.retag(ctx(), ("bucket", "none"), Vec::new()).await;
         assert!(matches!(missing, Err(ObjectError::NoSuchKey { .. })));
@@ -104,10 +97,8 @@ fn tags_change_and_nothing_else_does() {
         let expected = content(1, 3100);
         assert_eq!(get(&objects, "bucket", "key").await.unwrap(), expected);
         let always = Condition::Always;
-        objects
-            .delete(ctx(), "bucket", "key", always)
-            .await
-            .unwrap();
+        let done = objects.delete(ctx(), "bucket", "key", always).await;
+        done.unwrap();
     });
     drop(objects);
     store.sync().unwrap();
@@ -121,9 +112,7 @@ fn what_has_tags_has_a_record() {
     let key = "chunks/0/0/7_0_700";
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", key, (1, 700), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, key, (1, 700)).await;
         let tag = tags(&[("a", "1")]);
         let refused = objects.retag(ctx(), ("bucket", key), tag.clone()).await;
         assert!(
@@ -139,10 +128,8 @@ fn what_has_tags_has_a_record() {
         let mut writer = objects.begin("bucket", other, info).unwrap();
         writer.write(ctx(), &content(2, 700)).await.unwrap();
         writer.commit(ctx(), Default::default()).await.unwrap();
-        objects
-            .retag(ctx(), ("bucket", other), Vec::new())
-            .await
-            .unwrap();
+        let done = objects.retag(ctx(), ("bucket", other), Vec::new()).await;
+        done.unwrap();
         let info = objects.head(ctx(), "bucket", other).await.unwrap();
         assert!(info.attributes.is_empty());
     });
@@ -156,9 +143,7 @@ fn a_delete_that_looks_first_takes_only_what_it_means() {
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for key in ["key", "chunks/0/0/7_0_700"] {
-            put(&objects, "bucket", key, (1, 700), Condition::Always)
-                .await
-                .unwrap();
+            stored(&objects, key, (1, 700)).await;
             let modified = objects
                 .head(ctx(), "bucket", key)
                 .await

@@ -1,7 +1,7 @@
 //! Multipart uploads and copies: on a simulated disk.
 use std::time::Duration;
 
-use crate::common::{close, content, ctx, disk, etag, get, lumps, open, put, run};
+use crate::common::{close, content, ctx, disk, etag, get, lumps, open, put, rest_of, run, stored};
 use lumpscope_objects::{
     CommitInfo, Condition, ETag, ObjectError, ObjectInfo, Objects, PartCommit, PutInfo, UploadAfter,
 };
@@ -33,9 +33,7 @@ fn of_parts(parts: u16) -> CommitInfo {
 /// An upload of four parts over an object; part 2 comes twice.
 async fn four_parts(objects: &Objects) -> (String, Vec<(u16, ETag)>) {
     objects.create_bucket(ctx(), "bucket").await.unwrap();
-    put(objects, "bucket", "key", (77, 2500), Condition::Always)
-        .await
-        .unwrap();
+    stored(objects, "key", (77, 2500)).await;
     let put = PutInfo {
         content_type: Some("text/plain".to_owned()),
         metadata: vec![("a".to_owned(), "b".to_owned())],
@@ -101,10 +99,7 @@ fn parts_become_an_object() {
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         assert_eq!(reader.info().content_type.as_deref(), Some("text/plain"));
         reader.select(1999..4005).unwrap();
-        let mut got = Vec::new();
-        while let Some(bytes) = reader.next(ctx()).await {
-            got.extend_from_slice(&bytes.unwrap());
-        }
+        let got = rest_of(&mut reader).await;
         assert_eq!(got, all[1999..4005]);
         let reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         let how = (None, Condition::IfAbsent);

@@ -35,10 +35,8 @@ async fn lumps_of_every_size_go_in_and_out() {
         assert!(lump.bytes == bytes, "{length}");
         assert_eq!(lump.header.crc32c, Some(stored.crc32c), "{length}");
         let mut written = Vec::new();
-        client
-            .get_into(STORE, id, None, &mut written)
-            .await
-            .unwrap();
+        let done = client.get_into(STORE, id, None, &mut written).await;
+        done.unwrap();
         assert!(written == bytes, "{length}");
         let reader = Body::reader(std::io::Cursor::new(bytes.clone()), length as u64);
         assert!(
@@ -152,10 +150,8 @@ async fn a_unix_socket_is_as_good_as_tcp() {
     let client = Client::connect(Options::new(server)).await.unwrap();
     let bytes = body(1, 3_000_000);
     let options = PutOptions::default();
-    client
-        .put(STORE, LumpId(1), bytes.clone(), &options)
-        .await
-        .unwrap();
+    let done = client.put(STORE, LumpId(1), bytes.clone(), &options).await;
+    done.unwrap();
     assert!(client.get(STORE, LumpId(1), None).await.unwrap().bytes == bytes);
     running.stop().await;
 }
