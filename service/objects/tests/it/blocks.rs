@@ -95,10 +95,8 @@ async fn upload(objects: &Objects, key: &str) {
     part.commit(ctx(), PartCommit::default()).await.unwrap();
     let name = ("bucket", key, upload.as_str());
     let parts = [(1, Default::default())];
-    objects
-        .complete(ctx(), name, &parts, CommitInfo::default())
-        .await
-        .unwrap();
+    let done = objects.complete(ctx(), name, &parts, CommitInfo::default());
+    done.await.unwrap();
 }
 
 #[test]
@@ -137,28 +135,19 @@ fn what_does_not_fit_is_an_object_of_the_catalogue() {
         upload(&objects, "chunks/0/0/7_0_700").await;
         // Longer than a piece; and a copy of a block, which is one again.
         stored(&objects, "chunks/0/0/8_0_1001", (1, 1001)).await;
-        for (to, from) in [
-            ("chunks/0/0/9_0_700", 0),
-            ("elsewhere", 0),
-            ("chunks/0/0/99_0_9", 0),
-        ] {
-            let from = format!("chunks/0/0/{from}_0_700");
-            let from = objects.read(ctx(), "bucket", &from).await.unwrap();
+        for to in ["chunks/0/0/9_0_700", "elsewhere", "chunks/0/0/99_0_9"] {
+            let from = objects.read(ctx(), "bucket", "chunks/0/0/0_0_700").await;
             let how = (None, Condition::Always);
-            objects
-                .copy(ctx(), from, ("bucket", to), how)
-                .await
-                .unwrap();
+            let copy = objects.copy(ctx(), from.unwrap(), ("bucket", to), how);
+            copy.await.unwrap();
             assert_eq!(get(&objects, "bucket", to).await.unwrap(), content(1, 700));
         }
     });
     let found = blocks(&objects);
-    let want = [
-        "chunks/0/0/0_0_700",
-        "chunks/0/0/4_0_700",
-        "chunks/0/0/9_0_700",
-    ];
-    assert_eq!(found, want);
+    assert_eq!(
+        found,
+        [0, 4, 9].map(|slice| format!("chunks/0/0/{slice}_0_700"))
+    );
     assert_eq!(list(&objects).len(), 12);
 }
 
@@ -251,9 +240,8 @@ fn a_store_has_256_volumes_and_then_the_catalogue() {
 fn tamper(store: &Store, id: LumpId, bytes: &[u8]) {
     let mut buf = store.lump_buf(bytes.len() as u64).unwrap();
     buf.extend(bytes).unwrap();
-    store
-        .put(engine_ctx(), id, buf, Placement::Data, Durability::Synced)
-        .unwrap();
+    let put = store.put(engine_ctx(), id, buf, Placement::Data, Durability::Synced);
+    put.unwrap();
 }
 
 #[test]
@@ -271,23 +259,21 @@ fn a_wrong_trailer_is_never_served() {
         tamper(&store, id, bytes);
         run(async {
             let part = objects.read_part(ctx(), "bucket", KEY, |_| Some(0..5));
+            let over = put(
+                &objects,
+                "bucket",
+                KEY,
+                (2, 700),
+                Condition::IfMatch(etag(1)),
+            );
             let found = [
                 objects.head(ctx(), "bucket", KEY).await.map(drop),
                 objects.read(ctx(), "bucket", KEY).await.map(drop),
                 part.await.map(drop),
-                put(
-                    &objects,
-                    "bucket",
-                    KEY,
-                    (2, 700),
-                    Condition::IfMatch(etag(1)),
-                )
-                .await
-                .map(drop),
+                over.await.map(drop),
             ];
-            found
-                .iter()
-                .all(|it| matches!(it, Err(ObjectError::Damaged { .. })))
+            let is_damaged = |it: &Result<(), _>| matches!(it, Err(ObjectError::Damaged { .. }));
+            found.iter().all(is_damaged)
         })
     };
     for at in 700..right.len() {

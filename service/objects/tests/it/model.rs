@@ -68,16 +68,8 @@ const BLOCKS: [&str; 12] = [
     "a/b/chunks/FF/1/1000191_0_300",
 ];
 
-const PREFIXES: [&str; 8] = [
-    "",
-    "a/",
-    "a/b",
-    "ü",
-    "chunks/",
-    "chunks/0/",
-    "a/b/chunks/",
-    "c",
-];
+#[rustfmt::skip]
+const PREFIXES: [&str; 8] = ["", "a/", "a/b", "ü", "chunks/", "chunks/0/", "a/b/chunks/", "c"];
 
 fn name(key: u8) -> String {
     if let Some(block) = BLOCKS.get(usize::from(key).wrapping_sub(12)) {
@@ -158,11 +150,8 @@ fn try_list(objects: &Objects, model: &Model, (prefix, grouped): (&str, bool), m
         let page = run(objects.list("bucket", &query)).unwrap();
         assert!(page.entries.len() + page.prefixes.len() <= max);
         groups.extend(page.prefixes);
-        found.extend(
-            page.entries
-                .into_iter()
-                .map(|entry| (entry.key, entry.size)),
-        );
+        let entries = page.entries.into_iter();
+        found.extend(entries.map(|entry| (entry.key, entry.size)));
         match page.next {
             Some(next) => query.after = Some(next),
             None => break,
@@ -285,10 +274,8 @@ fn many_at_once_see_old_or_new() {
                         etag: etag(version),
                         ..CommitInfo::default()
                     };
-                    let commit = writer.commit(ctx(), commit);
-                    let _ =
-                        tokio::time::timeout(std::time::Duration::from_micros(round * 20), commit)
-                            .await;
+                    let patience = std::time::Duration::from_micros(round * 20);
+                    let _ = tokio::time::timeout(patience, writer.commit(ctx(), commit)).await;
                 }
             }
         }
@@ -310,20 +297,16 @@ fn many_at_once_see_old_or_new() {
     let (objects, report, store) = open(&disk);
     assert_eq!((report.objects, report.swept_records), (1, 0));
     assert_eq!(lumps(&store), 2 + size.div_ceil(1000));
-    assert_eq!(
-        run(get(&objects, "bucket", "key")).unwrap().len() as u64,
-        size
-    );
+    let got = run(get(&objects, "bucket", "key")).unwrap();
+    assert_eq!(got.len() as u64, size);
 }
 
 /// Bytes of memory that this process has.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    let kib: u64 = kib.parse().unwrap();
     kib * 1024
 }
 
@@ -385,10 +368,8 @@ fn a_hundred_thousand_keys_are_listed() {
     let (objects, report, _store) = open(&disk);
     assert_eq!(report.objects, KEYS);
     let memory = resident().saturating_sub(before) / KEYS;
-    println!(
-        "opened in {:?}, {memory} bytes of memory a key",
-        since.elapsed()
-    );
+    let took = since.elapsed();
+    println!("opened in {took:?}, {memory} bytes of memory a key");
     let since = Instant::now();
     assert_eq!(list_all(&objects), (KEYS, 100));
     println!("listed in {:?}", since.elapsed());

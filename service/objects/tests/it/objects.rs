@@ -34,10 +34,8 @@ fn objects_come_back_after_a_restart() {
             let key = format!("k/{len}");
             let got = get(&objects, "photos", &key).await.unwrap();
             assert_eq!(got, content(version as u64, len));
-            assert_eq!(
-                objects.head(ctx(), "photos", &key).await.unwrap().etag,
-                etag(version as u64)
-            );
+            let head = objects.head(ctx(), "photos", &key).await.unwrap();
+            assert_eq!(head.etag, etag(version as u64));
         }
     });
 }
@@ -257,15 +255,9 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     let mut orphan = store.lump_buf(1).unwrap();
     orphan.extend(&[1]).unwrap();
     let id = LumpId(LumpKind::Piece.range().start.0 + (77 << 40));
-    store
-        .put(
-            engine_ctx(),
-            id,
-            orphan,
-            Placement::Data,
-            Durability::Synced,
-        )
-        .unwrap();
+    let durability = Durability::Synced;
+    let put = store.put(engine_ctx(), id, orphan, Placement::Data, durability);
+    put.unwrap();
     let before = lumps(&store);
     close(objects, store);
     let options = StoreOptions {

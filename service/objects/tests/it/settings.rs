@@ -4,8 +4,8 @@ use lumpscope_objects::{BucketSetting, Condition, ObjectError, Pairs, PutInfo, T
 
 fn tags(given: &[(&str, &str)]) -> Pairs {
     let tags = given.iter();
-    tags.map(|(name, value)| (format!("{TAG}{name}"), (*value).to_owned()))
-        .collect()
+    let pairs = tags.map(|(name, value)| (format!("{TAG}{name}"), (*value).to_owned()));
+    pairs.collect()
 }
 
 #[test]
@@ -59,10 +59,8 @@ fn settings_last_as_long_as_their_bucket() {
     assert_eq!(lumps(&store), 3);
     close(objects, store);
     let (objects, ..) = open(&disk);
-    assert_eq!(
-        objects.setting("one", BucketSetting::Lifecycle).unwrap(),
-        None
-    );
+    let found = objects.setting("one", BucketSetting::Lifecycle);
+    assert_eq!(found.unwrap(), None);
 }
 
 #[test]
@@ -144,11 +142,8 @@ fn a_delete_that_looks_first_takes_only_what_it_means() {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for key in ["key", "chunks/0/0/7_0_700"] {
             stored(&objects, key, (1, 700)).await;
-            let modified = objects
-                .head(ctx(), "bucket", key)
-                .await
-                .unwrap()
-                .modified_ms;
+            let before = objects.head(ctx(), "bucket", key).await.unwrap();
+            let modified = before.modified_ms;
             for is_meant in [false, true] {
                 let deleted = objects.delete_if(ctx(), ("bucket", key), |info| {
                     assert_eq!((info.size, info.modified_ms), (700, modified));

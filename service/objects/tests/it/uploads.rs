@@ -8,9 +8,8 @@ use lumpscope_objects::{
 
 async fn part(objects: &Objects, upload: &str, number: u16, (version, len): (u64, usize)) -> ETag {
     let size = version.is_multiple_of(2).then_some(len as u64);
-    let mut writer = objects
-        .upload_part("bucket", "key", upload, number, size)
-        .unwrap();
+    let writer = objects.upload_part("bucket", "key", upload, number, size);
+    let mut writer = writer.unwrap();
     writer.write(ctx(), &content(version, len)).await.unwrap();
     let commit = PartCommit {
         md5: etag(version).md5,
@@ -84,10 +83,8 @@ fn parts_become_an_object() {
     let page = objects.parts("bucket", "key", &upload, (1, 2)).unwrap();
     let numbers: Vec<u16> = page.parts.iter().map(|part| part.number).collect();
     assert_eq!((numbers, page.next), (vec![2, 3], Some(3)));
-    let all: Vec<u8> = [(11, 2001), (12, 2002), (13, 2003)]
-        .into_iter()
-        .flat_map(|(version, len)| content(version, len))
-        .collect();
+    let all = [(11, 2001), (12, 2002), (13, 2003)];
+    let all = all.map(|(version, len)| content(version, len)).concat();
     run(async {
         refused(&objects, &upload, &tags).await;
         let name = ("bucket", "key", upload.as_str());
@@ -149,31 +146,19 @@ fn uploads_are_listed_aborted_and_expire() {
             key: "b".to_owned(),
             id: None,
         };
-        let found = objects
-            .uploads("bucket", "k", (Some(&behind), 9))
-            .unwrap()
-            .uploads
-            .len();
-        assert_eq!(found, 2);
+        let found = objects.uploads("bucket", "k", (Some(&behind), 9)).unwrap();
+        assert_eq!(found.uploads.len(), 2);
         let other = objects.abort(ctx(), "bucket", "other", &ids[0]).await;
         assert!(matches!(other, Err(ObjectError::NoSuchUpload { .. })));
-        objects
-            .abort(ctx(), "bucket", "key", &ids[0])
-            .await
-            .unwrap();
+        let own = objects.abort(ctx(), "bucket", "key", &ids[0]).await;
+        own.unwrap();
         let gone = objects.upload_part("bucket", "key", &ids[0], 1, None);
         assert!(matches!(gone, Err(ObjectError::NoSuchUpload { .. })));
-        let found = objects
-            .expire(ctx(), Duration::from_secs(3600))
-            .await
-            .unwrap();
-        assert_eq!(found, 0);
+        let expired = objects.expire(ctx(), Duration::from_secs(3600)).await;
+        assert_eq!(expired.unwrap(), 0);
         std::thread::sleep(Duration::from_millis(5));
-        let found = objects
-            .expire(ctx(), Duration::from_millis(1))
-            .await
-            .unwrap();
-        assert_eq!(found, 3);
+        let expired = objects.expire(ctx(), Duration::from_millis(1)).await;
+        assert_eq!(expired.unwrap(), 3);
     });
     store.sync().unwrap();
     assert_eq!(lumps(&store), 1);
