@@ -59,17 +59,14 @@ fn what_has_no_owner_yet_is_said() {
         report
     };
     assert_eq!(told(1).unread, 2);
-    assert_eq!(
-        told(1).finding,
-        "complete: 4 requests seen, as the kernel counted; of 2 of them the owner is not known yet"
-    );
-    assert_eq!(
-        told(3),
-        AuditReport {
-            unread: 0,
-            ..at_rest(&idle(counters, stat(4, 4096)))
-        }
-    );
+    let words = "of 2 of them the owner is not known yet";
+    let words = format!("complete: 4 requests seen, as the kernel counted; {words}");
+    assert_eq!(told(1).finding, words);
+    let expected = AuditReport {
+        unread: 0,
+        ..at_rest(&idle(counters, stat(4, 4096)))
+    };
+    assert_eq!(told(3), expected);
 }
 
 #[test]
@@ -233,11 +230,9 @@ fn a_full_table_makes_it_incomplete() {
     // At once: it does not pass.
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
     assert!(!report.complete && !report.settling, "{report:?}");
-    assert_eq!(
-        report.finding,
-        "incomplete: the start of 2 requests was not seen; 2 requests did not fit into the \
-         table of those in flight"
-    );
+    let words = "incomplete: the start of 2 requests was not seen; 2 requests did not fit into the \
+                 table of those in flight";
+    assert_eq!(report.finding, words);
     assert_eq!((report.unmatched, report.in_flight_full), (2, 2));
 }
 
@@ -245,11 +240,9 @@ fn a_full_table_makes_it_incomplete() {
 fn every_lack_is_said() {
     let report = judge(&idle(seen(3, 4096), stat(5, 8192)), 2, true);
     assert!(!report.complete);
-    assert_eq!(
-        report.finding,
-        "incomplete: 3 requests and 4,096 bytes seen, 5 and 8,192 counted by the kernel; \
-         the kernel skipped a probe 2 times"
-    );
+    let words = "incomplete: 3 requests and 4,096 bytes seen, 5 and 8,192 counted by the kernel; \
+                 the kernel skipped a probe 2 times";
+    assert_eq!(report.finding, words);
     let mut counters = seen(3, 4096);
     counters[stats::RING_LOST] = 1;
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
@@ -316,17 +309,14 @@ fn a_driver_that_counts_bios_its_own_way_is_complete_by_bytes() {
     // zram does not count discards.
     let zram = at_rest(&bios([4096, 8192, 1 << 20], 0, 3, [4096, 8192, 0]));
     assert!(zram.complete, "{zram:?}");
-    assert_eq!(
-        zram.finding,
-        "complete: 259 requests seen, with as many bytes as the kernel counted; what the kernel does \
-         not count on this disk: discard (1,048,576 bytes)"
-    );
+    let words = "complete: 259 requests seen, with as many bytes as the kernel counted; what the kernel does \
+                 not count on this disk: discard (1,048,576 bytes)";
+    assert_eq!(zram.finding, words);
     // Others count nothing.
     let none = at_rest(&bios([4096, 8192, 0], 0, 0, [0; 3]));
-    assert!(
-        none.complete && none.finding.contains("read (4,096 bytes), write"),
-        "{none:?}"
-    );
+    assert!(none.complete, "{none:?}");
+    let words = "read (4,096 bytes), write";
+    assert!(none.finding.contains(words), "{none:?}");
     // What writes zeroes is counted by some.
     for written in [8192, 8192 + 65_536] {
         let report = at_rest(&bios([0, 8192, 0], 65_536, 2, [0, written, 0]));

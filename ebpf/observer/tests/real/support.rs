@@ -50,9 +50,8 @@ pub(crate) struct LoopDevice {
 
 impl LoopDevice {
     pub(crate) fn new(bytes: u64) -> LoopDevice {
-        let dir = tempfile::Builder::new()
-            .prefix("lumpscope-")
-            .tempdir_in("/var/tmp");
+        let mut dir = tempfile::Builder::new();
+        let dir = dir.prefix("lumpscope-").tempdir_in("/var/tmp");
         let dir = dir.expect("a temporary directory");
         let image = dir.path().join("lumpscope-disk.img");
         let file = File::create(&image).expect("an image");
@@ -183,12 +182,9 @@ impl Watched {
     fn of(observer: Observer, index: usize, path: &Path, name: &str) -> Watched {
         let status = observer.store_status(name).expect("the store");
         assert!(status.observed, "{}", status.why_not);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(path)
-            .expect("direct I/O");
+        let mut file = OpenOptions::new();
+        file.read(true).write(true).custom_flags(libc::O_DIRECT);
+        let file = file.open(path).expect("direct I/O");
         Watched {
             observer,
             index,
@@ -234,14 +230,12 @@ impl Watched {
     /// Does an I/O without telling.
     pub(crate) fn undeclared(&self, op: Op, offset: u64, len: usize) {
         let mut buffer = Aligned::new(len);
-        match op {
-            Op::Read => self.file.read_exact_at(buffer.get(), offset).expect("read"),
-            Op::Write => self
-                .file
-                .write_all_at(buffer.get(), offset)
-                .expect("written"),
-            Op::Flush => self.file.sync_data().expect("flushed"),
-        }
+        let done = match op {
+            Op::Read => self.file.read_exact_at(buffer.get(), offset),
+            Op::Write => self.file.write_all_at(buffer.get(), offset),
+            Op::Flush => self.file.sync_data(),
+        };
+        done.unwrap_or_else(|error| panic!("{op:?}: {error}"));
     }
 
     pub(crate) fn write(&self, request: u64, offset: u64, len: usize) {
@@ -304,11 +298,8 @@ pub(crate) fn forced(flavour: Flavour) -> Tuning {
 
 /// Requests and bytes of an owner and operation.
 pub(crate) fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64, u64) {
-    let found = report
-        .block
-        .owners
-        .iter()
-        .find(|o| o.owner == owner && o.operation == operation);
+    let mut owners = report.block.owners.iter();
+    let found = owners.find(|o| o.owner == owner && o.operation == operation);
     found.map_or((0, 0), |o| (o.requests, o.bytes))
 }
 

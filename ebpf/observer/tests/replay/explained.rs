@@ -79,56 +79,36 @@ fn a_request_is_explained_step_by_step_after_the_fact() {
                     4.4 MiB before the end of the previous access, by the file system's journal), \
                     device 30 ns, commit 50 ns with 1 flush (35 ns at the disk), 10 ns replying";
     assert_eq!(told.sentence, sentence);
-    let steps: Vec<(i64, u64, &str, &str)> = told
-        .steps
-        .iter()
-        .map(|s| (s.from_ns, s.took_ns, s.stage.as_str(), s.text.as_str()))
-        .collect();
+    let steps = told.steps.iter();
+    let steps = steps.map(|s| (s.from_ns, s.took_ns, s.stage.as_str(), s.text.as_str()));
+    let steps: Vec<(i64, u64, &str, &str)> = steps.collect();
     let write = "write of 4 KiB at sector 8, 4.4 MiB before the end of the previous access, by the \
                  file system's journal: queued 50 ns behind 1 other block request, 30 ns at the \
                  device";
-    assert_eq!(
-        steps,
-        [
-            (0, 2, "recv", "received"),
-            (2, 2, "sched", "waited for the store's turn"),
-            (4, 1, "index", "index lookup or block allocation"),
-            (
-                5,
-                10,
-                "submit",
-                "none of its block requests was queued or at the disk, spread over 90 ns of \
-                 data I/O"
-            ),
-            (10, 80, "device", write),
-            (95, 7, "wait", "waited for the batch of request 6"),
-            (
-                102,
-                5,
-                "write",
-                "its batch is written to the journal, until the service has seen that"
-            ),
-            (
-                105,
-                35,
-                "flush",
-                "flush of the disk's cache, shared with other requests: 35 ns at the device"
-            ),
-            (
-                107,
-                35,
-                "flush",
-                "flushes that it needs, until the service has seen their end"
-            ),
-            (
-                142,
-                3,
-                "journal",
-                "commit, apart from waits, writes and flushes"
-            ),
-            (150, 10, "reply", "replied"),
-        ]
-    );
+    let none =
+        "none of its block requests was queued or at the disk, spread over 90 ns of data I/O";
+    let batch = "its batch is written to the journal, until the service has seen that";
+    let shared = "flush of the disk's cache, shared with other requests: 35 ns at the device";
+    let flushes = "flushes that it needs, until the service has seen their end";
+    let expected = [
+        (0, 2, "recv", "received"),
+        (2, 2, "sched", "waited for the store's turn"),
+        (4, 1, "index", "index lookup or block allocation"),
+        (5, 10, "submit", none),
+        (10, 80, "device", write),
+        (95, 7, "wait", "waited for the batch of request 6"),
+        (102, 5, "write", batch),
+        (105, 35, "flush", shared),
+        (107, 35, "flush", flushes),
+        (
+            142,
+            3,
+            "journal",
+            "commit, apart from waits, writes and flushes",
+        ),
+        (150, 10, "reply", "replied"),
+    ];
+    assert_eq!(steps, expected);
     let block = &told.blocks[0];
     assert_eq!(block.queued_at_ns, Some(10));
     assert_eq!(block.issued_at_ns, Some(60));
@@ -182,10 +162,8 @@ fn a_flush_that_was_ready_is_not_blamed_for_the_service_s_delay() {
         finished(1, ms(30)),
         took(0, ms(2668)),
     ]);
-    assert_eq!(
-        told,
-        "put of 4 KiB took 266.8 ms: commit 266.8 ms with 1 flush (263.8 ms in the service)"
-    );
+    let words = "commit 266.8 ms with 1 flush (263.8 ms in the service)";
+    assert_eq!(told, format!("put of 4 KiB took 266.8 ms: {words}"));
     // Nobody knows when the flush returned: the service is not blamed either.
     let told = sentence(vec![
         declared(1, &[7], Op::Flush, 0, 0, ms(0)),
@@ -193,30 +171,22 @@ fn a_flush_that_was_ready_is_not_blamed_for_the_service_s_delay() {
         Input::Event(asked),
         took(0, ms(30)),
     ]);
-    assert_eq!(
-        told,
-        "put of 4 KiB took 3 ms: commit 3 ms with 1 flush (2.4 ms at the disk, 400 us on the way \
-         back from the disk, 200 us on the way to the disk)"
-    );
+    let words = "put of 4 KiB took 3 ms: commit 3 ms with 1 flush (2.4 ms at the disk, 400 us on the way \
+                 back from the disk, 200 us on the way to the disk)";
+    assert_eq!(told, words);
 }
 
 #[test]
 fn a_process_that_the_disk_served_is_named_first() {
     let ms = |ms: u64| ms * 1_000_000;
     let by = |pid: u32, name: &str, issue: u64, done: u64| {
+        let sector = 7000 + u64::from(pid) * 16;
         Input::Event(Event {
             class: Class::Other,
             own: false,
             tgid: pid,
             comm: name.into(),
-            ..event(
-                BlockOp::Write,
-                7000 + u64::from(pid) * 16,
-                8,
-                issue,
-                issue,
-                done,
-            )
+            ..event(BlockOp::Write, sector, 8, issue, issue, done)
         })
     };
     let told = sentence(vec![

@@ -59,11 +59,9 @@ fn bare_root(dir: &Path) -> PathBuf {
 /// A store, settings that name it, the service; returns the store.
 fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf {
     let store = dir.join("lumps.lusf");
-    good(
-        Command::new(program)
-            .args(["format", text(&store), "--capacity", "16M"])
-            .args(["--prealloc", "sparse"]),
-    );
+    let format = ["format", text(&store), "--capacity", "16M"];
+    let mut command = Command::new(program);
+    good(command.args(format).args(["--prealloc", "sparse"]));
     let example = std::fs::read_to_string(settings).unwrap();
     let mut lines = example.lines();
     let line = lines.find(|line| line.starts_with("store = ")).unwrap();
@@ -103,11 +101,8 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     let dpkg = |arguments: &[&str]| {
         let forced = ["--force-script-chrootless", "--force-depends"];
         let mut dpkg = Command::new("dpkg");
-        good(
-            dpkg.args(["--root", text(&bare)])
-                .args(forced)
-                .args(arguments),
-        )
+        dpkg.args(["--root", text(&bare)]).args(forced);
+        good(dpkg.args(arguments))
     };
     dpkg(&["--install", text(&package)]);
     let users = std::fs::read_to_string(bare.join("etc/passwd")).unwrap();
@@ -135,8 +130,9 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     let installed = installed.unwrap();
     let tested = installed.replace("/usr/bin/lumpscope", text(&program));
     std::fs::write(&unit, tested).unwrap();
-    let analyze =
-        |arguments: &[&str]| good(Command::new("systemd-analyze").args(arguments).arg(&unit));
+    let analyze = |arguments: &[&str]| {
+        good(Command::new("systemd-analyze").args(arguments).arg(&unit));
+    };
     analyze(&["verify", "--man=no"]);
     analyze(&["security", "--offline=true", "--no-pager", "--threshold=30"]);
     let store = is_used_as_documented(&program, &settings, dir.path());
@@ -231,9 +227,8 @@ fn fitting(file: &Path) -> Option<usize> {
     let tools = python.ancestors().nth(2).unwrap();
     let mut kubernetes = Command::new(find_tool("kubernetes-validate").unwrap());
     let mut operator = Command::new(&python);
-    operator
-        .arg(root().join("tests/packages/podmonitor.py"))
-        .arg(tools.join("podmonitor.yaml"));
+    operator.arg(root().join("tests/packages/podmonitor.py"));
+    operator.arg(tools.join("podmonitor.yaml"));
     let mut passed = 0;
     for check in [kubernetes.arg("--strict"), &mut operator] {
         let output = check.arg(file).output().unwrap();
@@ -248,10 +243,7 @@ fn fitting(file: &Path) -> Option<usize> {
 
 fn kustomized(folder: &Path) -> String {
     let tool = find_tool("kustomize").unwrap();
-    let output = Command::new(tool).arg("build").arg(folder).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    good(Command::new(tool).arg("build").arg(folder))
 }
 
 #[test]
@@ -264,19 +256,12 @@ fn the_manifests_of_kubernetes_fit_the_published_schemas() {
     let disk = std::fs::read_to_string(folder.join("disk.yaml")).unwrap();
     let dir = self::folder();
     let file = dir.path().join("objects.yaml");
+    let made = |name: &str| kustomized(&folder.join(name));
     for (name, text, field) in [
         ("disk.yaml", disk, "accessModes:"),
-        ("base", kustomized(&folder.join("base")), "accessModes:"),
-        (
-            "with-probes",
-            kustomized(&folder.join("with-probes")),
-            "hostPath:",
-        ),
-        (
-            "monitoring",
-            kustomized(&folder.join("monitoring")),
-            "podMetricsEndpoints:",
-        ),
+        ("base", made("base"), "accessModes:"),
+        ("with-probes", made("with-probes"), "hostPath:"),
+        ("monitoring", made("monitoring"), "podMetricsEndpoints:"),
     ] {
         std::fs::write(&file, &text).unwrap();
         let objects = text.split("\n---\n").count();
