@@ -68,8 +68,16 @@ const BLOCKS: [&str; 12] = [
     "a/b/chunks/FF/1/1000191_0_300",
 ];
 
-#[rustfmt::skip]
-const PREFIXES: [&str; 8] = ["", "a/", "a/b", "ü", "chunks/", "chunks/0/", "a/b/chunks/", "c"];
+const PREFIXES: [&str; 8] = [
+    "",
+    "a/",
+    "a/b",
+    "ü",
+    "chunks/",
+    "chunks/0/",
+    "a/b/chunks/",
+    "c",
+];
 
 fn name(key: u8) -> String {
     if let Some(block) = BLOCKS.get(usize::from(key).wrapping_sub(12)) {

@@ -20,8 +20,11 @@ pub(crate) const SECRET: &str = "the-secret-of-the-tests";
 /// Nothing takes longer.
 const LONG: Duration = Duration::from_secs(60);
 /// Bytes that a URL has as they are.
-#[rustfmt::skip]
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 const PATH: &AsciiSet = &PLAIN.remove(b'/');
 
 /// A service on a store in a file.
