@@ -63,11 +63,12 @@ fn refused_by(opened: Result<Store, Error>) -> String {
         error @ Error::Claimed { .. } => {
             let text = error.to_string();
             assert!(text.contains("--take-over"), "{text}");
-            let (_, rest) = text.split_once("claimed by ").expect("whose claim it is");
-            rest.split_once(" since 20")
-                .expect("since when")
-                .0
-                .to_owned()
+            let Error::Claimed { host, .. } = error else {
+                unreachable!()
+            };
+            let words = format!("claimed by {host} since 20");
+            assert!(text.contains(&words), "{text}");
+            host
         }
         other => panic!("{other}"),
     }

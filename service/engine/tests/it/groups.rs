@@ -143,7 +143,7 @@ fn all_embedded_lumps_are_read_in_bulk() {
             continue;
         }
         let bytes = content(id, version, random.below(4000));
-        let placement = embedded_if(!(id.is_multiple_of(4)));
+        let placement = embedded_if(!id.is_multiple_of(4));
         try_put(&store, id, &bytes, placement).unwrap();
         model.insert(id, bytes);
         if version.is_multiple_of(500) {

@@ -67,7 +67,8 @@ fn has_all(path: &Path, lumps: u128) {
         Placement::Embedded => (LumpId(id), "embedded"),
         Placement::Data => (LumpId(id), "data"),
     });
-    assert!(places.eq(expected));
+    let (places, expected): (Vec<_>, Vec<_>) = (places.collect(), expected.collect());
+    assert_eq!(places, expected);
     let report = inspector.check(|_, _| true);
     assert!(report.clean, "{:?}", report.findings);
     drop(inspector);
