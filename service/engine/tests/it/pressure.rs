@@ -119,7 +119,7 @@ fn client(store: &Store, thread: u64) -> Tally {
 #[test]
 fn everything_is_answered_whatever_the_policy_and_the_backend() {
     for backend in [IoBackendChoice::Threads, IoBackendChoice::Auto] {
-        use QueuePolicy::{Deadline, Fifo, Position};
+        use lumpscope_engine::QueuePolicy::{Deadline, Fifo, Position};
         for policy in [Fifo, Deadline, Position] {
             let dir = disk_dir();
             let mut options = options();

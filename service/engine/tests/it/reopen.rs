@@ -111,7 +111,7 @@ fn what_is_not_a_store_is_refused() {
     let dir = disk_dir();
     let path = dir.path().join("x");
     std::fs::write(&path, vec![0; 1 << 16]).unwrap();
-    for path in [&path, dir.path()] {
+    for path in [path.as_path(), dir.path()] {
         let refused = open(path, IoBackendChoice::Auto);
         assert!(matches!(refused, Err(Error::NotAStore { .. })));
     }
