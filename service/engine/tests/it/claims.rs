@@ -119,7 +119,7 @@ fn a_machine_opens_its_own_store_after_a_crash_and_another_one_takes_it_over() {
 #[test]
 fn a_reader_writes_no_claim_and_with_a_machine_obeys_that_of_another() {
     let disk = crashed(&machine("here", 1, 11));
-    let reading = |options| but(options, |it| it.read_only = true);
+    let reading = |options: StoreOptions| but(options, |it| it.read_only = true);
     // What it would serve may be older than what the other machine has acknowledged.
     let there = reading(options(&machine("there", 2, 22)));
     let refused = Store::open_on(disk.device(), there.clone());

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
-use crate::support::{buf, but, ctx, ctx_of, options};
+use crate::support::{buf, but, ctx_of, options};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
     BatchWait, CommitMode, Durability, EngineTimes, LumpId, Placement, PutCondition, PutOptions,

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 
 use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
-use crate::support::stepped::{self, Stepped, answer};
+use crate::support::stepped::{self, Stepped};
 use crate::support::{
     Shape, but, content, ctx, ctx_of, disk_dir, options, put, store_file, try_put,
 };

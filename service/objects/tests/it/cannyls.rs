@@ -12,7 +12,7 @@ mod peer;
 
 use std::collections::BTreeMap;
 
-use crate::common::{close, content, ctx, engine_ctx, etag, get, open, put, run, stored};
+use crate::common::{close, content, ctx, engine_ctx, etag, get, open, run, stored};
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions};
 use lumpscope_engine::{LumpId, LumpRange, Store};
 use lumpscope_objects::{

@@ -53,7 +53,7 @@ fn ranges_are_cut_out_of_the_pieces() {
             reader.select(range.clone()).unwrap();
             let got = rest_of(&mut reader).await;
             let end = usize::try_from(range.end).unwrap().min(all.len());
-            let expected = all[usize::try_from(range.start).unwrap()..end];
+            let expected = &all[usize::try_from(range.start).unwrap()..end];
             assert_eq!(got, expected, "{range:?}");
         }
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
@@ -256,8 +256,8 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     orphan.extend(&[1]).unwrap();
     let id = LumpId(LumpKind::Piece.range().start.0 + (77 << 40));
     let durability = Durability::Synced;
-    let put = store.put(engine_ctx(), id, orphan, Placement::Data, durability);
-    put.unwrap();
+    let done = store.put(engine_ctx(), id, orphan, Placement::Data, durability);
+    done.unwrap();
     let before = lumps(&store);
     close(objects, store);
     let options = StoreOptions {

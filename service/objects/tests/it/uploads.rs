@@ -1,7 +1,7 @@
 //! Multipart uploads and copies: on a simulated disk.
 use std::time::Duration;
 
-use crate::common::{close, content, ctx, disk, etag, get, lumps, open, put, rest_of, run, stored};
+use crate::common::{close, content, ctx, disk, etag, get, lumps, open, rest_of, run, stored};
 use lumpscope_objects::{
     CommitInfo, Condition, ETag, ObjectError, ObjectInfo, Objects, PartCommit, PutInfo, UploadAfter,
 };
