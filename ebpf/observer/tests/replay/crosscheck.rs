@@ -2,7 +2,9 @@
 
 use lumpscope_observer::{BlockOp, Class, Correlator, Event, Input, Op, StoreReport, Submission};
 
-use crate::support::{Feed, declared, drained, ended, event, filled, finished, raw_store};
+use crate::support::{
+    Feed, declared, drained, ended, event, filled, finished, has_step, raw_store, wrote,
+};
 
 fn submitted(token: u64, of: Event) -> Input {
     Input::Event(Event {

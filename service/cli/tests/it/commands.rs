@@ -1,6 +1,5 @@
 //! The client commands as scripts use them: JSON, pipes, exit codes.
 
-use std::io::Write as _;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Queries to the observer, through gRPC and through the commands. Without probes the work of the
 //! disk is unknown, and every answer has to say so.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

@@ -90,7 +90,7 @@ fn of_concurrent_puts_if_absent_exactly_one_wins() {
             }
             let stored = store.usage(LumpRange::ALL).unwrap().stored_bytes;
             // A lump in the data region takes one block, an embedded one its 900 bytes.
-            let is_embedded = |id: &u128| (*id as u64 + won(*id)) % 3 == 0;
+            let is_embedded = |id: &u128| (*id as u64 + won(*id)).is_multiple_of(3);
             let embedded = (0..ROUNDS).filter(is_embedded).count() as u64;
             let in_region = (ROUNDS as u64 - embedded) * 4096;
             assert_eq!(stored, in_region + embedded * 900);

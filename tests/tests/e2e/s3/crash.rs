@@ -184,7 +184,8 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
         let service = serve(&store, &keys, &[]);
         let client = BucketClient::new(&service.s3, "kept", ACCESS, SECRET);
         assert!(client.create().is_some());
-        let mut all: Known = known.iter().cloned().flatten().collect();
+        let all = known.iter().flatten();
+        let mut all: Known = all.map(|(k, v)| (k.clone(), v.clone())).collect();
         check(&client, &mut all);
         for known in &mut known {
             for (key, versions) in known {

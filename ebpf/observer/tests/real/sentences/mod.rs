@@ -175,6 +175,7 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
             span_id: id,
             parent_span_id: 0,
         }),
+        ..EndedRequest::default()
     });
 }
 

@@ -1,6 +1,5 @@
 //! An open store on a simulated disk with its model: submits requests, steps, checks every answer.
 
-use crate::support::but;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::pin::Pin;
@@ -160,9 +159,9 @@ impl Session {
     }
 
     fn ctx(&self) -> RequestCtx {
-        but(RequestCtx::default(), |it| {
-            it.id = RequestId(self.requests + 1)
-        })
+        RequestCtx {
+            ..RequestCtx::default()
+        }
     }
 
     pub fn put(&mut self, id: u64, value: &Value, options: PutOptions) -> Result<(), String> {
