@@ -160,6 +160,7 @@ impl Session {
 
     fn ctx(&self) -> RequestCtx {
         RequestCtx {
+            id: RequestId(self.requests + 1),
             ..RequestCtx::default()
         }
     }
