@@ -49,7 +49,8 @@ fn block_requests_are_told_with_owner_and_predecessor() {
 
 #[test]
 fn each_filter_lets_through_what_it_names() {
-    let cases: [(fn(&mut BlockFilter), &str); 8] = [
+    type Change = fn(&mut BlockFilter);
+    let cases: [(Change, &str); 8] = [
         (|f| f.store = Some("fast".to_owned()), "request fs-journal"),
         (|f| f.store = Some("slow".to_owned()), ""),
         (|f| f.owner = Some("fs-journal".to_owned()), "fs-journal"),
