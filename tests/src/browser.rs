@@ -50,14 +50,12 @@ impl Scenario {
             .expect("a folder can be made");
         let mut command = Command::new(find_tool("browser-node").expect("it was found before"));
         tie_to_parent(&mut command, None);
+        let chromium = find_tool("chromium").expect("it was found before");
         command
             .arg(scripts.join("run.mjs"))
             .arg(name)
             .envs(variables.iter().copied())
-            .env(
-                "LUMPSCOPE_CHROMIUM",
-                find_tool("chromium").expect("it was found before"),
-            )
+            .env("LUMPSCOPE_CHROMIUM", chromium)
             .env("TMPDIR", folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -90,8 +88,8 @@ impl Scenario {
     pub fn asks(&mut self) -> Option<String> {
         loop {
             let line = self.lines.recv_timeout(SILENT_FOR);
-            let line = line
-                .unwrap_or_else(|error| panic!("{}: {error} after {:#?}", self.name, self.checked));
+            let (name, checked) = (&self.name, &self.checked);
+            let line = line.unwrap_or_else(|error| panic!("{name}: {error} after {checked:#?}"));
             let said: Value = serde_json::from_str(&line).expect("each line is JSON");
             if let Some(what) = said["checked"].as_str() {
                 eprintln!("{}: {what}", self.name);
@@ -100,13 +98,9 @@ impl Scenario {
                 return Some(what.to_owned());
             } else {
                 let error = &said["summary"]["error"];
-                assert!(
-                    said["summary"].is_object() && error.is_null(),
-                    "{}: {} after {:#?}",
-                    self.name,
-                    error.as_str().unwrap_or(&line),
-                    self.checked
-                );
+                let good = said["summary"].is_object() && error.is_null();
+                let why = error.as_str().unwrap_or(&line);
+                assert!(good, "{name}: {why} after {checked:#?}");
                 let status = self.node.wait().expect("it can be waited for");
                 assert!(status.success(), "{}: {status}", self.name);
                 assert!(!self.checked.is_empty(), "{} checks nothing", self.name);
@@ -128,11 +122,8 @@ impl Scenario {
     /// # Panics
     /// When it fails, or asks for something.
     pub fn end(mut self) {
-        assert_eq!(
-            self.asks(),
-            None,
-            "the scenario asks, and nobody was to answer"
-        );
+        let asked = self.asks();
+        assert_eq!(asked, None, "the scenario asks, and nobody was to answer");
     }
 
     /// Where its browser keeps what it keeps.

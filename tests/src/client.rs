@@ -22,10 +22,9 @@ pub struct Client {
 
 /// The 16-byte form of an id.
 pub fn id(value: u128) -> LumpId {
+    let raw = Bytes::copy_from_slice(&value.to_be_bytes());
     LumpId {
-        form: Some(lump_id::Form::Raw(Bytes::copy_from_slice(
-            &value.to_be_bytes(),
-        ))),
+        form: Some(lump_id::Form::Raw(raw)),
     }
 }
 
@@ -145,17 +144,11 @@ impl Client {
     /// # Panics
     /// When the reply holds no report.
     pub async fn report(&mut self, store: &str) -> Result<StoreReport, Status> {
-        let reply = self
-            .observe
-            .report(ReportRequest {
-                store: store.to_owned(),
-                without_heat: false,
-            })
-            .await?;
-        Ok(reply
-            .into_inner()
-            .stores
-            .pop()
-            .expect("one store was asked for"))
+        let request = ReportRequest {
+            store: store.to_owned(),
+            without_heat: false,
+        };
+        let mut reply = self.observe.report(request).await?.into_inner();
+        Ok(reply.stores.pop().expect("one store was asked for"))
     }
 }

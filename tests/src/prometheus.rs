@@ -78,16 +78,12 @@ impl Prometheus {
 
     fn spawn(version: Version, target: &str, rules: &[&Path]) -> Prometheus {
         let folder = TempDir::new().expect("a folder can be made");
-        fs::write(
-            folder.path().join("prometheus.yml"),
-            configuration(version, target, rules),
-        )
-        .expect("it can be written");
+        let (file, text) = ("prometheus.yml", configuration(version, target, rules));
+        fs::write(folder.path().join(file), text).expect("it can be written");
         let log = fs::File::create(folder.path().join("log")).expect("it can be written");
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .expect("a port is free")
-            .port();
+        let any = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let free = any.and_then(|listener| listener.local_addr());
+        let port = free.expect("a port is free").port();
         let program = find_tool(version.program()).expect("it was found before");
         let mut command = Command::new(program);
         tie_to_parent(&mut command, None);
@@ -144,11 +140,8 @@ impl Prometheus {
     /// The server's reason for not answering.
     pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
         let url = format!("{}/api/v1/{path}", self.url);
-        let asked = self
-            .agent
-            .get(url)
-            .query_pairs(parameters.iter().copied())
-            .call();
+        let asked = self.agent.get(url);
+        let asked = asked.query_pairs(parameters.iter().copied()).call();
         let mut reply = asked.map_err(|error| error.to_string())?;
         let body = reply.body_mut().read_to_string();
         let body = body.map_err(|error| error.to_string())?;
@@ -168,15 +161,8 @@ impl Prometheus {
         let end = now();
         let start = end.saturating_sub(seconds);
         let (start, end, step) = (start.to_string(), end.to_string(), step.to_string());
-        let data = self.ask(
-            "query_range",
-            &[
-                ("query", expr),
-                ("start", &start),
-                ("end", &end),
-                ("step", &step),
-            ],
-        )?;
+        let times = [("start", &*start), ("end", &end), ("step", &step)];
+        let data = self.ask("query_range", &[&[("query", expr)][..], &times].concat())?;
         let series = data["result"].as_array().ok_or("there is no result")?;
         Ok(series.iter().map(Series::read).collect())
     }

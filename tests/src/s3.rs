@@ -18,12 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An entry of the file of access keys; `rules`: bucket, prefix, rights as the file has them.
 #[must_use]
 pub fn key(access: &str, secret: &str, rules: &[(&str, &str, &str)]) -> String {
-    let mut text =
-        format!("[[key]]\nname = \"{access}\"\naccess = \"{access}\"\nsecret = \"{secret}\"\n");
+    let who = format!("name = \"{access}\"\naccess = \"{access}\"\nsecret = \"{secret}\"");
+    let mut text = format!("[[key]]\n{who}\n");
     for (bucket, prefix, rights) in rules {
-        text += &format!(
-            "[[key.allow]]\nbucket = \"{bucket}\"\nprefix = \"{prefix}\"\nrights = {rights}\n"
-        );
+        let what = format!("bucket = \"{bucket}\"\nprefix = \"{prefix}\"\nrights = {rights}");
+        text += &format!("[[key.allow]]\n{what}\n");
     }
     text
 }
@@ -103,17 +102,9 @@ impl BucketClient {
     /// Reads an object, or some of its bytes (as HTTP has ranges), and the id of the request.
     pub fn get_with_id(&self, key: &str) -> Option<(u64, Vec<u8>)> {
         let action = self.bucket.get_object(Some(&self.credentials), key);
-        let mut answer = self.agent.get(action.sign(PATIENCE).as_str()).call().ok()?;
-        let id = request_id(&answer)?;
-        Some((
-            id,
-            answer
-                .body_mut()
-                .with_config()
-                .limit(1 << 30)
-                .read_to_vec()
-                .ok()?,
-        ))
+        let answer = self.agent.get(action.sign(PATIENCE).as_str()).call();
+        let id = request_id(answer.as_ref().ok()?)?;
+        Some((id, read(answer)?.1))
     }
 
     /// Stores an object, and answers the id of the request.
@@ -183,14 +174,10 @@ impl BucketClient {
 
     /// Stores a part; its `ETag`.
     pub fn upload_part(&self, key: &str, upload: &str, number: u16, body: &[u8]) -> Option<String> {
-        let action = self
-            .bucket
-            .upload_part(Some(&self.credentials), key, number, upload);
-        let answer = self
-            .agent
-            .put(action.sign(PATIENCE).as_str())
-            .send(body)
-            .ok()?;
+        let who = Some(&self.credentials);
+        let action = self.bucket.upload_part(who, key, number, upload);
+        let answer = self.agent.put(action.sign(PATIENCE).as_str()).send(body);
+        let answer = answer.ok()?;
         let tag = answer.headers().get("etag")?.to_str().ok()?.to_owned();
         (answer.status() == 200).then_some(tag)
     }
@@ -199,18 +186,16 @@ impl BucketClient {
     pub fn complete(&self, key: &str, upload: &str, tags: &[String]) -> Answer {
         let tags = tags.iter().map(String::as_str);
         let credentials = Some(&self.credentials);
-        let action = self
-            .bucket
-            .complete_multipart_upload(credentials, key, upload, tags);
+        let bucket = &self.bucket;
+        let action = bucket.complete_multipart_upload(credentials, key, upload, tags);
         let url = action.sign(PATIENCE);
         read(self.agent.post(url.as_str()).send(action.body()))
     }
 
     /// Gives an upload up.
     pub fn abort(&self, key: &str, upload: &str) -> Answer {
-        let action = self
-            .bucket
-            .abort_multipart_upload(Some(&self.credentials), key, upload);
+        let who = Some(&self.credentials);
+        let action = self.bucket.abort_multipart_upload(who, key, upload);
         read(self.agent.delete(action.sign(PATIENCE).as_str()).call())
     }
 
@@ -218,13 +203,8 @@ impl BucketClient {
     pub fn parts(&self, key: &str, upload: &str) -> Option<Vec<(u16, u64)>> {
         let action = self.bucket.list_parts(Some(&self.credentials), key, upload);
         let text = good(read(self.agent.get(action.sign(PATIENCE).as_str()).call()))?;
-        let parts = ListParts::parse_response(&text).ok()?.parts;
-        Some(
-            parts
-                .into_iter()
-                .map(|part| (part.number, part.size))
-                .collect(),
-        )
+        let parts = ListParts::parse_response(&text).ok()?.parts.into_iter();
+        Some(parts.map(|part| (part.number, part.size)).collect())
     }
 
     /// Keys and ids of the uploads that were begun; at most a page.
@@ -287,13 +267,8 @@ pub struct ObjectEntry {
 }
 
 fn request_id(answer: &Response<ureq::Body>) -> Option<u64> {
-    answer
-        .headers()
-        .get("x-amz-request-id")?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()
+    let id = answer.headers().get("x-amz-request-id")?;
+    id.to_str().ok()?.parse().ok()
 }
 
 /// The text of an answer that is none of a failure.

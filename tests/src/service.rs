@@ -12,6 +12,8 @@ use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
 
 /// Longest time a service may take to open its stores and say that it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Arguments of a service that listens on ports that are free.
+pub const LISTEN: [&str; 4] = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
 
 /// Path of the `lumpscope` binary of this build; built once when it is stale, unless `TESTED_BINARY` names one.
 ///
@@ -45,10 +47,7 @@ pub fn binary() -> &'static Path {
         // above it would be compiled, here and in the next build outside.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if ["CARGO_PKG_", "CARGO_MANIFEST_"]
-                .iter()
-                .any(|of| text.starts_with(of))
-            {
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
                 cargo.env_remove(&name);
             }
         }
@@ -74,15 +73,49 @@ pub fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
 ///
 /// # Panics
 /// When it fails; the message holds its standard error.
+#[track_caller]
 pub fn run_ok<S: AsRef<OsStr>>(args: &[S]) -> String {
-    let output = run(args);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "lumpscope failed ({}): {error}",
-        output.status
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    good(&run(args))
+}
+
+/// Arguments as one types them.
+pub fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+/// Insists that a program succeeded; answers its standard output.
+///
+/// # Panics
+/// When it failed; the message holds all that it said.
+#[track_caller]
+pub fn good(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = String::from_utf8_lossy(&output.stderr);
+    let status = output.status;
+    assert!(status.success(), "{status}: {said}\n{failed}");
+    said
+}
+
+/// Makes a store in a file of this folder, which has to be of a path in UTF-8.
+///
+/// # Panics
+/// When it cannot be made.
+pub fn file_store(folder: &Path, more: &[&str]) -> String {
+    let path = folder.join("disk.lusf");
+    let path = path.to_str().expect("UTF-8").to_owned();
+    run_ok(&[&["format", &path][..], more].concat());
+    path
+}
+
+/// Serves a store in a file, as "disk", with further arguments and without probes.
+///
+/// # Panics
+/// When it does not become ready.
+pub fn serve_file(store: &str, more: &[&str]) -> Service {
+    let mut command = Command::new(binary());
+    command.args(["serve", "--no-probes", "--store", &format!("disk={store}")]);
+    command.args(LISTEN).args(more);
+    Service::spawn(command)
 }
 
 /// A lab whose disks hold freshly made, empty stores of this capacity.
@@ -106,16 +139,9 @@ pub fn lab_with_stores(kinds: &[StoreKind], disk_bytes: u64, capacity: &str) -> 
 pub fn format_stores(lab: &Lab, capacity: &str) {
     for store in lab.stores() {
         let mut format = lab.command(binary());
-        let output = format
-            .args(["format", "--capacity", capacity])
-            .arg(&store.store_path)
-            .output()
-            .expect("lumpscope starts");
-        assert!(
-            output.status.success(),
-            "format: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        format.args(["format", "--capacity", capacity]);
+        let output = format.arg(&store.store_path).output();
+        good(&output.expect("lumpscope starts"));
     }
 }
 
@@ -148,14 +174,11 @@ impl Service {
         let mut command = lab.command(binary());
         command.arg("serve");
         for store in lab.stores() {
-            command
-                .arg("--store")
-                .arg(format!("{}={}", store.name, store.store_path.display()));
+            let store = format!("{}={}", store.name, store.store_path.display());
+            command.args(["--store", &store]);
         }
-        command
-            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
-            .args(more)
-            .envs(variables.iter().copied());
+        command.args(LISTEN).args(more);
+        command.envs(variables.iter().copied());
         Service::spawn(command)
     }
 
@@ -246,25 +269,20 @@ impl Service {
     pub fn scrape_as(&self, accept: &str) -> String {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(&self.metrics).expect("metrics are served");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .expect("a timeout can be set");
+        let patience = Some(Duration::from_secs(30));
+        let set = stream.set_read_timeout(patience);
+        set.expect("a timeout can be set");
         let request = format!(
             "GET /metrics HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
             self.metrics
         );
-        stream
-            .write_all(request.as_bytes())
-            .expect("the request is sent");
+        let sent = stream.write_all(request.as_bytes());
+        sent.expect("the request is sent");
         let mut reply = String::new();
-        stream
-            .read_to_string(&mut reply)
-            .expect("the reply is text");
-        assert!(
-            reply.starts_with("HTTP/1.1 200"),
-            "metrics: {}",
-            reply.lines().next().unwrap_or("")
-        );
+        let read = stream.read_to_string(&mut reply);
+        read.expect("the reply is text");
+        let first = reply.lines().next().unwrap_or("");
+        assert!(first.starts_with("HTTP/1.1 200"), "metrics: {first}");
         reply
     }
 }

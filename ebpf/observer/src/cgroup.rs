@@ -171,10 +171,8 @@ mod tests {
         let mut it = Finder::at(Some(root.path().to_owned()));
         assert_eq!(it.first_seen(0, 1, 1), None);
         // Nobody is process 0: the hierarchy is walked.
-        assert_eq!(
-            it.first_seen(inner, 0, 1).as_deref(),
-            Some("/a.slice/b.scope")
-        );
+        let expected = Some("/a.slice/b.scope");
+        assert_eq!(it.first_seen(inner, 0, 1).as_deref(), expected);
         assert_eq!(it.first_seen(outer, 0, 2).as_deref(), Some("/"));
         assert_eq!(it.first_seen(inner, 0, 3), None);
         let late = root.path().join("late");

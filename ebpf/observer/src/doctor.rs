@@ -226,10 +226,8 @@ mod tests {
         ];
         let found = attached("attached".to_owned(), &all, Ok(()));
         assert_eq!(found.level, Level::Degraded);
-        assert!(
-            found.found.ends_with("without start_btf: no such thing"),
-            "{found:?}"
-        );
+        let words = "without start_btf: no such thing";
+        assert!(found.found.ends_with(words), "{found:?}");
         let found = attached("attached".to_owned(), &all[..1], Ok(()));
         assert_eq!(found.level, Level::Good);
         let found = attached("attached".to_owned(), &[], Err("none".to_owned()));
@@ -247,15 +245,11 @@ mod tests {
             capabilities(""),
             guard(Err("no BPF LSM".to_owned())),
         ] {
-            assert!(
-                !finding.consequence.is_empty() && !finding.remedy.is_empty(),
-                "{finding:?}"
-            );
+            assert!(!finding.consequence.is_empty(), "{finding:?}");
+            assert!(!finding.remedy.is_empty(), "{finding:?}");
         }
-        assert_eq!(
-            lockdown("none [integrity] confidentiality").found,
-            "integrity"
-        );
+        let expected = "integrity";
+        assert_eq!(lockdown("none [integrity] confidentiality").found, expected);
         assert_eq!(lockdown("").found, "none");
     }
 }

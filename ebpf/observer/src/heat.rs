@@ -205,10 +205,8 @@ mod tests {
         let found = now.heat();
         assert_eq!(found.len(), 1);
         let cell = &found[0];
-        assert_eq!(
-            (cell.owner.as_str(), cell.operation.as_str()),
-            ("fs-journal", "write")
-        );
+        assert_eq!(cell.owner.as_str(), "fs-journal");
+        assert_eq!(cell.operation.as_str(), "write");
         assert!(cell.seek_from_bytes <= -9 * 512 && -9 * 512 < cell.seek_to_bytes);
         assert!(cell.device_from_ns <= 5000 && 5000 < cell.device_to_ns);
         assert_eq!(cell.count, 7);

@@ -241,8 +241,9 @@ mod tests {
     #[test]
     fn release_is_the_first_two_numbers() {
         let of = Release::parse;
+        let found = of("6.18.44-fc-v445\n");
         assert_eq!(
-            of("6.18.44-fc-v445\n"),
+            found,
             Some(Release {
                 major: 6,
                 minor: 18

@@ -94,13 +94,9 @@ mod tests {
             ThreadName::from(*b"a\xff\xfeb\0\0\0\0\0\0\0\0\0\0\0\0").text(),
             "a??b"
         );
-        assert_eq!(
-            ThreadName::from("ein sehr langer ä").text(),
-            "ein sehr langer "
-        );
-        assert_eq!(
-            ThreadName::from("ein sehr langeä").text(),
-            "ein sehr langeä"
-        );
+        let expected = "ein sehr langer ";
+        assert_eq!(ThreadName::from("ein sehr langer ä").text(), expected);
+        let expected = "ein sehr langeä";
+        assert_eq!(ThreadName::from("ein sehr langeä").text(), expected);
     }
 }

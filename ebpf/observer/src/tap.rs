@@ -340,10 +340,9 @@ mod tests {
         };
         let request = TappedRequest::from(&raw);
         assert!(request.fua && request.metadata && !request.flush_parent);
-        assert_eq!(
-            (request.op, request.sector, request.sectors),
-            (BlockOp::Write, 7, 1)
-        );
+        assert_eq!(request.op, BlockOp::Write);
+        assert_eq!(request.sector, 7);
+        assert_eq!(request.sectors, 1);
         assert_eq!((request.queue_ns, request.issue_ns), (None, Some(5)));
         assert_eq!((request.done_ns, request.tgid), (9, 3));
     }

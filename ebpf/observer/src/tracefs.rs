@@ -72,11 +72,7 @@ mod tests {
     #[test]
     fn says_which_field_is_missing() {
         let error = field_offset(FORMAT, "block_rq_issue", "ioprio").expect_err("not there");
-        assert!(
-            error
-                .to_string()
-                .contains("block_rq_issue has no field ioprio"),
-            "{error}"
-        );
+        let words = "block_rq_issue has no field ioprio";
+        assert!(error.to_string().contains(words), "{error}");
     }
 }

@@ -230,10 +230,8 @@ mod tests {
         assert_eq!(sectors(511, 2), (0, 2));
         assert_eq!(sectors(1024, 1), (2, 1));
         assert_eq!(finding(0, 4096).narrowed(1024, 512).first_sector, 2);
-        assert_eq!(
-            finding(512, 512).about(LumpId(7)).to_string(),
-            "lump 00000000000000000000000000000007, bytes 512..1024 (sectors 1..2): x"
-        );
+        let expected = "lump 00000000000000000000000000000007, bytes 512..1024 (sectors 1..2): x";
+        assert_eq!(finding(512, 512).about(LumpId(7)).to_string(), expected);
     }
 
     #[test]

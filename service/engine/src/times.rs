@@ -111,10 +111,8 @@ mod tests {
             };
         }
         let within = sum.within(197);
-        assert!(
-            within.total_ns() <= 197 && within.total_ns() > 186,
-            "{within:?}"
-        );
+        assert!(within.total_ns() <= 197, "{within:?}");
+        assert!(within.total_ns() > 186, "{within:?}");
         assert!(within.data_ns > within.flush_ns && within.flush_ns > within.wait_ns);
         assert_eq!(sum.within(496), sum);
     }

@@ -454,10 +454,8 @@ mod tests {
             change(&mut drive);
             Mechanics::new(&drive).unwrap_err().to_string()
         };
-        assert_eq!(
-            said(|drive| drive.rpm = 0),
-            "drive st1000dm003: rpm is 0, but must be from 60 to 100000"
-        );
+        let expected = "drive st1000dm003: rpm is 0, but must be from 60 to 100000";
+        assert_eq!(said(|drive| drive.rpm = 0), expected);
         assert!(said(|drive| drive.sectors = 0).contains("sectors"));
         assert!(said(|drive| drive.inner_rate = drive.outer_rate + 1).contains("inner_rate"));
         assert!(said(|drive| drive.track_skew_ns = 0).contains("lose a turn"));

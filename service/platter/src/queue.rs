@@ -437,9 +437,7 @@ mod tests {
         for order in Order::ALL {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
-        assert_eq!(
-            "best".parse::<Order>().unwrap_err().to_string(),
-            "no order is called \"best\": there are fifo, elevator and position"
-        );
+        let expected = "no order is called \"best\": there are fifo, elevator and position";
+        assert_eq!("best".parse::<Order>().unwrap_err().to_string(), expected);
     }
 }

@@ -255,10 +255,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(QueuePolicy::from(config.queue_policy), QueuePolicy::Fifo);
-        assert_eq!(
-            (config.max_overtakes(), config.overload_threshold()),
-            (50, 75)
-        );
+        assert_eq!(config.max_overtakes(), 50);
+        assert_eq!(config.overload_threshold(), 75);
         assert_eq!((config.scrub_rate.0, config.gc_rate.0), (5 << 20, 1 << 20));
         assert_eq!(config.scrub_interval, Duration::from_secs(7200));
         let settings = config.settings();
@@ -294,10 +292,8 @@ mod tests {
         assert_eq!(memory(""), (256, 256));
         assert_eq!(memory("buffer-budget = \"256M\""), (128, 128));
         assert_eq!(memory("put-memory = \"768M\""), (768, 256));
-        assert_eq!(
-            memory("buffer-budget = \"400M\"\nput-memory = \"300M\""),
-            (300, 100)
-        );
+        let found = memory("buffer-budget = \"400M\"\nput-memory = \"300M\"");
+        assert_eq!(found, (300, 100));
     }
 
     #[test]

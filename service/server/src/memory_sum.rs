@@ -116,10 +116,8 @@ mod tests {
         write("sys/fs/cgroup/a.slice/b.service/memory.max", "max\n");
         write("sys/fs/cgroup/a.slice/memory.max", "4294967296\n");
         let of = |file: &str| file.to_owned();
-        assert_eq!(
-            found(),
-            Some((4096, of("sys/fs/cgroup/a.slice/memory.max")))
-        );
+        let expected = Some((4096, of("sys/fs/cgroup/a.slice/memory.max")));
+        assert_eq!(found(), expected);
         write("sys/fs/cgroup/memory.max", "1073741824\n");
         assert_eq!(found(), Some((1024, of("sys/fs/cgroup/memory.max"))));
         let one = "9:cpu:/x\n4:memory:/y\n";

@@ -277,10 +277,8 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 4, "{shown}");
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{shown}");
-        assert!(
-            lines[1].starts_with("    word") && lines[3] == "short",
-            "{shown}"
-        );
+        assert!(lines[1].starts_with("    word"), "{shown}");
+        assert!(lines[3] == "short", "{shown}");
         let words = |text: &str| {
             text.split_whitespace()
                 .map(str::to_owned)
@@ -288,24 +286,18 @@ mod tests {
         };
         assert_eq!(words(&shown), words(&text));
         let long = "x".repeat(100);
-        assert_eq!(
-            fitted(&format!("a {long} b"), COLUMNS),
-            format!("a\n  {long}\n  b\n")
-        );
+        let expected = format!("a\n  {long}\n  b\n");
+        assert_eq!(fitted(&format!("a {long} b"), COLUMNS), expected);
         assert_eq!(fitted(&long, COLUMNS), format!("{long}\n"));
     }
 
     #[test]
     fn a_number_keeps_its_unit() {
         assert_eq!(words("took 2.21 ms, and", 11), ["took", "2.21 ms,", "and"]);
-        assert_eq!(
-            words("4 MiB/s (12 %) 7 men", 8),
-            ["4 MiB/s", "(12 %) 7", "men"]
-        );
-        assert_eq!(
-            words("50% = 1.5ms, 90% = 2ms", 13),
-            ["50% = 1.5ms,", "90% = 2ms"]
-        );
+        let expected = ["4 MiB/s", "(12 %) 7", "men"];
+        assert_eq!(words("4 MiB/s (12 %) 7 men", 8), expected);
+        let expected = ["50% = 1.5ms,", "90% = 2ms"];
+        assert_eq!(words("50% = 1.5ms, 90% = 2ms", 13), expected);
     }
 
     #[test]
@@ -314,10 +306,8 @@ mod tests {
         table.right(1);
         table.add_row(["a", "10"]);
         table.add_row(["a heading that is wide"]);
-        assert_eq!(
-            table.to_string(),
-            " name  size\n a       10\n a heading that is wide"
-        );
+        let expected = " name  size\n a       10\n a heading that is wide";
+        assert_eq!(table.to_string(), expected);
         let mut hangs = Table::new(["name", "found"]).within(COLUMNS);
         hangs.add_row(["a".to_owned(), "word ".repeat(20)]);
         let lines = hangs.lines();
@@ -331,10 +321,8 @@ mod tests {
         stacked.add_row([wide.as_str(), &wide, &wide, "1"]);
         let lines = stacked.lines();
         assert_eq!(lines.len(), 4, "{stacked}");
-        assert!(
-            lines[3].starts_with("     x") && lines[3].ends_with(" 1"),
-            "{stacked}"
-        );
+        assert!(lines[3].starts_with("     x"), "{stacked}");
+        assert!(lines[3].ends_with(" 1"), "{stacked}");
         assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{stacked}");
         stacked.add_row(["  a note"]);
         let lines = stacked.within(usize::MAX).lines();

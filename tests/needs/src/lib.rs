@@ -20,6 +20,11 @@ pub enum Need {
     Tool(&'static str),
 }
 
+/// Of tests that need root and nothing else.
+pub const ROOT: &[Need] = &[Need::Root];
+/// Of tests on loop devices.
+pub const LOOPS: &[Need] = &[Need::LoopDevices];
+
 impl Need {
     fn missing(self) -> Option<String> {
         match self {

@@ -34,9 +34,8 @@ fn sector_of(device: &Path, bytes: &[u8]) -> u64 {
     let mut chunk = vec![0; 1 << 20];
     let mut at = 0;
     loop {
-        let count = file
-            .read_at(&mut chunk, at)
-            .expect("the device can be read");
+        let read = file.read_at(&mut chunk, at);
+        let count = read.expect("the device can be read");
         if count == 0 {
             break;
         }
@@ -47,94 +46,59 @@ fn sector_of(device: &Path, bytes: &[u8]) -> u64 {
         }
         at += count as u64;
     }
-    assert_eq!(
-        found.len(),
-        1,
-        "the lump's first sector is on {} at {found:?}",
-        device.display()
-    );
+    let device = device.display();
+    let [first] = found[..] else {
+        panic!("the lump's first sector is on {device} at {found:?}");
+    };
     let mut whole = vec![0; bytes.len()];
-    file.read_exact_at(&mut whole, found[0] * SECTOR)
-        .expect("the device can be read");
-    assert!(
-        whole == bytes,
-        "the lump is not contiguous on {}",
-        device.display()
-    );
-    found[0]
+    let read = file.read_exact_at(&mut whole, first * SECTOR);
+    read.expect("the device can be read");
+    assert!(whole == bytes, "the lump is not contiguous on {device}");
+    first
 }
 
 /// Data writes of the only put in a report, in order of their sectors.
 fn data_writes(report: &StoreReport) -> Vec<BlockIo> {
-    let put = report
-        .slowest
-        .iter()
-        .find(|request| request.method == "put")
-        .expect("one put was made");
-    assert_eq!(
-        put.blocks.len(),
-        put.block_requests as usize,
-        "every block request is listed"
-    );
-    let mut writes: Vec<BlockIo> = put
-        .blocks
-        .iter()
-        .filter(|block| block.operation == "write" && block.purpose == "data")
-        .cloned()
-        .collect();
+    let put = report.slowest.iter().find(|it| it.method == "put");
+    let put = put.expect("one put was made");
+    let expected = put.block_requests as usize;
+    assert_eq!(put.blocks.len(), expected, "every block request is listed");
+    let of_data = |block: &&BlockIo| block.operation == "write" && block.purpose == "data";
+    let writes = put.blocks.iter().filter(of_data);
+    let mut writes: Vec<BlockIo> = writes.cloned().collect();
     writes.sort_by_key(|block| block.sector);
     writes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_lump_is_exactly_its_block_requests() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
-    let mut client = Client::connect(&service.grpc)
-        .await
-        .expect("the service is up");
+    let mut client = Client::connect(&service.grpc).await.expect("it is up");
     let length = 3 << 20;
     let mut writes = BTreeMap::new();
     for store in lab.stores() {
-        client
-            .put(store.name, 7, content(7, 1, length))
-            .await
-            .expect("the put works");
+        let put = client.put(store.name, 7, content(7, 1, length)).await;
+        put.expect("the put works");
         let report = client.report(store.name).await.expect("a report");
-        assert!(
-            report.observed,
-            "{}: {}",
-            store.name, report.not_observed_because
-        );
+        let why = &report.not_observed_because;
+        assert!(report.observed, "{}: {why}", store.name);
         writes.insert(store.name, data_writes(&report));
     }
     assert!(service.stop(), "the service ends well");
     for store in lab.stores() {
         let first = sector_of(&store.device, &content(7, 1, length));
-        let mut next = first;
-        for write in &writes[store.name] {
-            assert_eq!(
-                write.sector, next,
-                "{}: a gap or an overlap in {:?}",
-                store.name, writes[store.name]
-            );
-            assert_eq!(
-                write.own_bytes,
-                u64::from(write.sectors) * SECTOR,
-                "{}: wholly ours",
-                store.name
-            );
+        let (name, mut next) = (store.name, first);
+        let writes = &writes[name];
+        for write in writes {
+            assert_eq!(write.sector, next, "{name}: gap or overlap in {writes:?}");
+            let bytes = u64::from(write.sectors) * SECTOR;
+            assert_eq!(write.own_bytes, bytes, "{name}: wholly ours");
             next += u64::from(write.sectors);
         }
         let wanted = first + (length as u64 + TAIL) / SECTOR;
-        assert_eq!(
-            next, wanted,
-            "{}: the writes end elsewhere than the lump's portion",
-            store.name
-        );
+        assert_eq!(next, wanted, "{name}: not the end of the lump's portion");
     }
 }
 
@@ -148,15 +112,11 @@ async fn busy(url: &str, store: &str) {
             for round in 0..6_u64 {
                 let key = client << 32 | u128::from(round);
                 let length = (1 << 20) + usize::try_from(round).expect("small") * 300_001;
-                connection
-                    .put(&store, key, content(key, round, length))
-                    .await
-                    .expect("the put works");
+                let body = content(key, round, length);
+                let put = connection.put(&store, key, body.clone()).await;
+                put.expect("the put works");
                 let back = connection.get(&store, key).await.expect("the get works");
-                assert!(
-                    content(key, round, length) == back[..],
-                    "{store}: wrong bytes"
-                );
+                assert!(body == back[..], "{store}: wrong bytes");
             }
         }));
     }
@@ -167,17 +127,11 @@ async fn busy(url: &str, store: &str) {
 
 /// Requests and bytes of one operation over all owners.
 fn total(report: &StoreReport, operation: &str) -> (u64, u64) {
-    let block = report
-        .block
-        .as_ref()
-        .expect("an observed store has block totals");
-    block
-        .owners
-        .iter()
-        .filter(|owner| owner.operation == operation)
-        .fold((0, 0), |sum, owner| {
-            (sum.0 + owner.requests, sum.1 + owner.bytes)
-        })
+    let block = report.block.as_ref().expect("an observed store has totals");
+    let owners = block.owners.iter().filter(|it| it.operation == operation);
+    owners.fold((0, 0), |(requests, bytes), owner| {
+        (requests + owner.requests, bytes + owner.bytes)
+    })
 }
 
 /// How often the whole is done again when the audit says that a completion went unseen: the kernel skips a probe now and then
@@ -186,18 +140,13 @@ const ATTEMPTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_clients_are_told_apart_and_an_independent_tracer_agrees() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     for kind in StoreKind::ALL {
         let mut findings = Vec::new();
         while let Err(finding) = watched_by_two(kind).await {
             findings.push(finding);
-            assert!(
-                findings.len() < ATTEMPTS,
-                "{}: never complete: {findings:#?}",
-                kind.name()
-            );
+            let name = kind.name();
+            assert!(findings.len() < ATTEMPTS, "{name}: never: {findings:#?}");
         }
     }
 }
@@ -207,40 +156,29 @@ async fn watched_by_two(kind: StoreKind) -> Result<(), String> {
     let lab = lab_with_stores(&[kind], 512 << 20, "300M");
     // Checked, it would write once more some time after the last put, perhaps between report and tracer.
     let service = Service::start(&lab, &["--commit", "ordered"]);
-    let mut client = Client::connect(&service.grpc)
-        .await
-        .expect("the service is up");
+    let mut client = Client::connect(&service.grpc).await.expect("it is up");
     let store = lab.store(kind).expect("it was asked for");
     let (before, tracer) = start_tracer(&mut client, store.name, store.devno).await;
     busy(&service.grpc, store.name).await;
     let after = client.report(store.name).await.expect("a report");
     let counted = tracer.finish().expect("bpftrace ends well");
     check_shares(store.name, &after);
-    let audit = after
-        .audit
-        .as_ref()
-        .expect("an observed store has an audit");
-    assert_eq!(
-        audit.lost_events, 0,
-        "{}: the ring is large enough for this",
-        store.name
-    );
+    let audit = after.audit.as_ref().expect("an audit");
+    let name = store.name;
+    assert_eq!(audit.lost_events, 0, "{name}: the ring is large enough");
     if !audit.complete {
         return Err(audit.finding.clone());
     }
     for operation in ["read", "write"] {
         let (old, new) = (total(&before, operation), total(&after, operation));
         let ours = (new.0 - old.0, new.1 - old.1);
-        assert!(ours.0 > 0, "{}: no {operation} was seen at all", store.name);
+        assert!(ours.0 > 0, "{name}: no {operation} was seen at all");
         if counted.of(operation) != ours {
             // The tracer can miss a completion too; the kernel's own statistics agree with the probes.
             let theirs = counted.of(operation);
-            assert!(
-                theirs.0 < ours.0,
-                "{}: {operation}: bpftrace {theirs:?}, probes {ours:?}",
-                store.name
-            );
-            return Err(format!("bpftrace missed some: {theirs:?} of {ours:?}"));
+            let told = format!("{operation}: bpftrace {theirs:?}, probes {ours:?}");
+            assert!(theirs.0 < ours.0, "{name}: {told}");
+            return Err(told);
         }
     }
     Ok(())
@@ -266,24 +204,11 @@ async fn start_tracer(client: &mut Client, store: &str, devno: u64) -> (StoreRep
 }
 
 fn check_shares(store: &str, report: &StoreReport) {
-    let block = report
-        .block
-        .as_ref()
-        .expect("an observed store has block totals");
-    let moved: u64 = report
-        .operations
-        .iter()
-        .map(|operation| operation.bytes)
-        .sum();
-    assert!(
-        block.own_bytes >= moved,
-        "{store}: {} bytes seen, {moved} were put and got",
-        block.own_bytes
-    );
+    let block = report.block.as_ref().expect("an observed store has totals");
+    let seen = block.own_bytes;
+    let moved: u64 = report.operations.iter().map(|it| it.bytes).sum();
+    assert!(seen >= moved, "{store}: {seen} bytes, {moved} were moved");
     let right = block.attributed_bytes + block.shared_bytes;
-    assert!(
-        right * 100 >= block.own_bytes * 99,
-        "{store}: only {right} of {} bytes are attributed",
-        block.own_bytes
-    );
+    let most = right * 100 >= seen * 99;
+    assert!(most, "{store}: {right} of {seen} bytes are attributed");
 }

@@ -15,6 +15,7 @@ use lumpscope_tests::service::{Service, binary, format_stores};
 use rustix::fs::{OFlags, major, minor};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("bpftrace")];
+const BPFTRACE: &[Need] = &[Need::Tool("bpftrace"), Need::Root];
 /// How often a part is run, should the kernel skip a program in it: see ebpf/README.md.
 const ATTEMPTS: usize = 5;
 /// A lump whose id has something in each of its four parts.
@@ -52,20 +53,15 @@ fn every_script_says_what_it_cannot_see_and_has_an_example() {
             assert!(head.contains(words), "{name}: no {words:?} in its head");
         }
         let example = read(&name.replace(".bt", "_example.txt"));
-        assert!(
-            example.contains(&name),
-            "the example of {name} does not run it"
-        );
-        assert!(
-            overview.contains(&format!("`{name}`")),
-            "{name} is not in README.md"
-        );
+        assert!(example.contains(&name), "{name}: its example has another");
+        let known = overview.contains(&format!("`{name}`"));
+        assert!(known, "{name} is not in README.md");
     }
 }
 
 #[test]
 fn a_script_without_arguments_prints_its_usage() {
-    let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
+    let Some(_alone) = alone(BPFTRACE) else {
         return;
     };
     for name in scripts() {
@@ -79,17 +75,15 @@ fn a_script_without_arguments_prints_its_usage() {
         let ran = Command::new("bpftrace").arg(folder().join(&name)).output();
         let ran = ran.expect("bpftrace runs");
         let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(
-            said.contains(&format!("USAGE: {usage}\n")),
-            "{name}: {said}"
-        );
+        let words = format!("USAGE: {usage}\n");
+        assert!(said.contains(&words), "{name}: {said}");
         assert!(!said.contains("ready"), "{name}: {said}");
     }
 }
 
 #[test]
 fn the_documented_probes_are_those_of_the_binary() {
-    let Some(_alone) = alone(&[Need::Tool("bpftrace"), Need::Root]) else {
+    let Some(_alone) = alone(BPFTRACE) else {
         return;
     };
     let overview = read("README.md");
@@ -142,9 +136,8 @@ impl Bench {
         let lab = Lab::create(&options).expect("a lab can be made");
         format_stores(&lab, "200M");
         let service = Service::start(&lab, &[]);
-        let client = Client::connect(&service.grpc)
-            .await
-            .expect("the service is up");
+        let client = Client::connect(&service.grpc).await;
+        let client = client.expect("the service is up");
         Bench {
             lab,
             service,
@@ -201,9 +194,7 @@ fn finish(tracer: Tracer) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_script_prints_what_was_done() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let mut bench = Bench::new().await;
     request_latency(&mut bench).await;
     by_command(&bench);
@@ -273,10 +264,8 @@ fn by_command(bench: &Bench) {
             .output()
             .expect("the command runs");
         let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(
-            ran.status.success() && said.contains("\nready\n"),
-            "{ran:?}"
-        );
+        assert!(ran.status.success(), "{ran:?}");
+        assert!(said.contains("\nready\n"), "{ran:?}");
         assert!(!said.ends_with("\n\n"), "{said}");
     }
 }
@@ -300,16 +289,11 @@ async fn lump_trace(bench: &mut Bench) -> Result<(), String> {
     let put = bench.put("raw", TRACED, 3 * MIB).await;
     // The same id in another store is another lump, on another disk.
     others.await.expect("they put");
-    bench
-        .client
-        .get("raw", TRACED)
-        .await
-        .expect("the get works");
+    let got = bench.client.get("raw", TRACED).await;
+    got.expect("the get works");
     let text = in_order(&finish(tracer));
-    let of_put: Vec<&str> = text
-        .lines()
-        .filter(|line| line.contains(&format!(" request {put} ")))
-        .collect();
+    let of_put = format!(" request {put} ");
+    let of_put: Vec<&str> = text.lines().filter(|l| l.contains(&of_put)).collect();
     let has = |words: &str| of_put.iter().filter(|line| line.contains(words)).count();
     // Two requests, put and get, and none of the others'.
     let requests = (text.matches(" lump\n").count(), has(" put lump"));
@@ -403,11 +387,7 @@ fn distances(bench: &Bench) -> Result<(), String> {
     }
 
     // Ends by itself, after its seconds.
-    let arguments = [
-        "2".to_owned(),
-        major(devno).to_string(),
-        minor(devno).to_string(),
-    ];
+    let arguments = [2, major(devno), minor(devno)].map(|number| number.to_string());
     let script = folder().join("seek-heatmap.bt");
     let tracer = Tracer::start_with(&script, arguments).expect("bpftrace runs it");
     bench.read_at(&places);
@@ -417,12 +397,8 @@ fn distances(bench: &Bench) -> Result<(), String> {
         let cells = line.split_whitespace().skip(1);
         cells.map(|cell| cell.parse().expect("a number")).collect()
     };
-    let rows: Vec<Vec<u64>> = text
-        .lines()
-        .skip(1)
-        .filter(|l| !l.is_empty())
-        .map(row)
-        .collect();
+    let rows = text.lines().skip(1).filter(|line| !line.is_empty());
+    let rows: Vec<Vec<u64>> = rows.map(row).collect();
     let (sum, seconds) = rows.split_last().expect("a line of sums");
     assert_eq!(seconds.len(), 2, "a line each second: {text}");
     check(*sum == [0, 0, 1, 0, 1, 0, 1, 0, 0], || text.clone())
@@ -477,10 +453,8 @@ async fn head_mover(bench: &mut Bench) -> Result<(), String> {
 }
 
 async fn fs_journal(bench: &mut Bench) -> Result<(), String> {
-    let (ext4, raw) = (
-        bench.on_disk("fs-journal.bt", StoreKind::Ext4),
-        bench.on_disk("fs-journal.bt", StoreKind::Raw),
-    );
+    let kinds = [StoreKind::Ext4, StoreKind::Raw];
+    let [ext4, raw] = kinds.map(|kind| bench.on_disk("fs-journal.bt", kind));
     let mount = bench.store(StoreKind::Ext4).store_path.clone();
     let mount = mount.parent().expect("a file on a file system");
     for round in 0..4 {
@@ -489,14 +463,8 @@ async fn fs_journal(bench: &mut Bench) -> Result<(), String> {
         // A new file, made durable, is a transaction of the journal.
         let file = mount.join(format!("new-{round}"));
         let mut dd = bench.lab.command(Path::new("dd"));
-        dd.args([
-            "if=/dev/zero",
-            "bs=4k",
-            "count=1",
-            "conv=fsync",
-            "status=none",
-        ])
-        .arg(format!("of={}", file.display()));
+        dd.args("if=/dev/zero bs=4k count=1 conv=fsync status=none".split(' '))
+            .arg(format!("of={}", file.display()));
         assert!(dd.status().expect("dd starts").success());
     }
     let (ext4, raw) = (finish(ext4), finish(raw));

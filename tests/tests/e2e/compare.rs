@@ -7,66 +7,51 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lumpscope_lab::disks::{Lab, LabOptions, StoreKind};
-use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::binary;
+use lumpscope_tests::needs::{LOOPS, Need, alone};
+use lumpscope_tests::service::{binary, good};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// How often the comparison is made again when a tracer or the probes say that they missed something.
 const ATTEMPTS: usize = 5;
 
+/// The document that a comparison prints, with nothing else.
+#[track_caller]
+fn compared(args: &str, last: Option<&Path>) -> Value {
+    let mut command = Command::new(binary());
+    command.arg("compare").args(args.split(' ')).args(last);
+    let output = command.output().expect("lumpscope starts");
+    serde_json::from_str(&good(&output)).expect("one JSON document and nothing else")
+}
+
 fn compare() -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf/bpftrace/block-count.bt");
-    let output = Command::new(binary())
-        .args([
-            "compare",
-            "--scale",
-            "0.01",
-            "--block-size",
-            "4096",
-            "--depth",
-            "8",
-            "--json",
-            "--bpftrace",
-        ])
-        .arg(&script)
-        .output()
-        .expect("lumpscope starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).expect("one JSON document and nothing else")
+    compared(
+        "--scale 0.01 --block-size 4096 --depth 8 --json --bpftrace",
+        Some(script.as_path()),
+    )
 }
 
 /// Checks one store's part; `Err`: something went unseen, and both sides say so.
 fn agree(store: &Value) -> Result<(), String> {
     let (name, disk, tracer) = (&store["kind"], &store["disk"], &store["tracer"]);
     let number = |value: &Value| {
-        value
-            .as_u64()
-            .unwrap_or_else(|| panic!("{name}: no number: {value}"))
+        let number = value.as_u64();
+        number.unwrap_or_else(|| panic!("{name}: no number: {value}"))
     };
     let block = &disk["block"];
     let right = number(&block["attributed_bytes"]) + number(&block["shared_bytes"]);
-    assert!(
-        right * 100 >= number(&block["own_bytes"]) * 99,
-        "{name}: {block}"
-    );
-    assert!(
-        number(&tracer["requests"]) > 0,
-        "{name}: the tracer saw nothing"
-    );
+    let own = number(&block["own_bytes"]);
+    assert!(right * 100 >= own * 99, "{name}: {block}");
+    let requests = number(&tracer["requests"]);
+    assert!(requests > 0, "{name}: the tracer saw nothing");
     let complete = disk["audit"]["complete"].as_bool().expect("a verdict");
     let equal = tracer["equal"].as_bool().expect("a verdict");
     if complete && equal {
         return Ok(());
     }
-    assert!(
-        !complete || number(&tracer["requests"]) < number(&tracer["seen_requests"]),
-        "{name}: {tracer}"
-    );
+    let fewer = requests < number(&tracer["seen_requests"]);
+    assert!(!complete || fewer, "{name}: {tracer}");
     Err(format!("{name}: {} {tracer}", disk["audit"]["finding"]))
 }
 
@@ -110,10 +95,8 @@ fn assert_nothing_left(dir: &Path) {
     let loops = || {
         let output = Command::new("losetup").arg("-a").output().unwrap();
         let listing = String::from_utf8(output.stdout).unwrap();
-        listing
-            .lines()
-            .filter(|line| line.contains(dir.to_str().unwrap()))
-            .count()
+        let dir = dir.to_str().unwrap();
+        listing.lines().filter(|line| line.contains(dir)).count()
     };
     let patience = Instant::now() + Duration::from_secs(10);
     while loops() > 0 && Instant::now() < patience {
@@ -145,29 +128,10 @@ fn started(dir: &Path) -> (Child, BufReader<ChildStderr>) {
 
 #[test]
 fn three_stores_side_by_side() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
-    let output = Command::new(binary())
-        .args([
-            "compare",
-            "--scale",
-            "0.002",
-            "--block-size",
-            "4096",
-            "--depth",
-            "8",
-            "--verify",
-            "--json",
-            "--dir",
-        ])
-        .arg(dir.path())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let args = "--scale 0.002 --block-size 4096 --depth 8 --verify --json --dir";
+    let result = compared(args, Some(dir.path()));
     assert_eq!(result["workload"]["commands"], 90);
     for (index, kind) in ["raw", "ext4", "xfs"].into_iter().enumerate() {
         let store = &result["stores"][index];
@@ -177,25 +141,18 @@ fn three_stores_side_by_side() {
         assert_eq!(store["client"]["bytes"], 90 << 20);
         let operations = store["disk"]["operations"].as_array().unwrap();
         let count = |method: &str| {
-            let operation = operations
-                .iter()
-                .find(|operation| operation["method"] == method);
+            let operation = operations.iter().find(|one| one["method"] == method);
             operation.unwrap_or_else(|| panic!("{kind}: no {method}"))["count"].clone()
         };
-        assert_eq!(
-            (count("put"), count("get")),
-            (50.into(), 40.into()),
-            "{kind}"
-        );
+        assert_eq!(count("put"), 50, "{kind}");
+        assert_eq!(count("get"), 40, "{kind}");
     }
     assert_nothing_left(dir.path());
 }
 
 #[test]
 fn ctrl_c_twice_leaves_nothing() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let (mut child, mut stderr) = started(dir.path());
     let pid = Pid::from_child(&child);
@@ -213,9 +170,7 @@ fn ctrl_c_twice_leaves_nothing() {
 
 #[test]
 fn kill_9_leaves_nothing() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let (mut child, _stderr) = started(dir.path());
     child.kill().unwrap();
@@ -225,44 +180,23 @@ fn kill_9_leaves_nothing() {
 
 /// Modelled nanoseconds and ratio of each store; `Err`: the kernel did not show every request.
 fn disk_times() -> Result<Vec<(f64, f64)>, String> {
-    let output = Command::new(binary())
-        .args([
-            "compare",
-            "--scale",
-            "0.001",
-            "--block-size",
-            "4096",
-            "--json",
-        ])
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = compared("--scale 0.001 --block-size 4096 --json", None);
     let stores = result["stores"].as_array().unwrap();
-    let complete = |store: &Value| store["disk"]["audit"]["complete"] == true;
-    let all = stores
-        .iter()
-        .all(|store| complete(store) && store["model_note"] == "");
-    if !all {
+    let complete =
+        |store: &Value| store["disk"]["audit"]["complete"] == true && store["model_note"] == "";
+    if !stores.iter().all(complete) {
         return Err(format!("{:?}", stores[0]["disk"]["audit"]));
     }
     let time = |store: &Value| {
-        let modelled = &store["modelled"][0];
-        let number = |value: &Value| value.as_f64().unwrap();
-        (
-            number(&modelled["elapsed_ns"]),
-            number(&modelled["ratio_to_raw"]),
-        )
+        let number = |key: &str| store["modelled"][0][key].as_f64().unwrap();
+        (number("elapsed_ns"), number("ratio_to_raw"))
     };
     Ok(stores.iter().map(time).collect())
 }
 
 #[test]
 fn two_runs_take_the_same_disk_time() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let mut findings = Vec::new();
     let mut complete = Vec::new();
     while complete.len() < 2 && findings.len() < ATTEMPTS {
@@ -277,17 +211,13 @@ fn two_runs_take_the_same_disk_time() {
     for (one, other) in one.iter().zip(other) {
         assert!(one.0 > 100e6, "45 commands need a turn each: {one:?}");
         let near = |a: f64, b: f64| (a / b - 1.0).abs() <= 0.01;
-        assert!(
-            near(one.0, other.0) && near(one.1, other.1),
-            "{one:?} {other:?}"
-        );
+        assert!(near(one.0, other.0), "{one:?} {other:?}");
+        assert!(near(one.1, other.1), "{one:?} {other:?}");
     }
 }
 
 fn assert_ran_on_own_disks(output: &Output) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result: Value = serde_json::from_str(&good(output)).unwrap();
     assert_eq!(result["disks"], "own");
     let stores = result["stores"].as_array().unwrap().iter();
     let sizes: Vec<&Value> = stores.map(|store| &store["block_size"]).collect();
@@ -296,9 +226,7 @@ fn assert_ran_on_own_disks(output: &Output) {
 
 #[test]
 fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = scratch();
     let options = LabOptions {
         dir: Some(dir.path().to_owned()),
@@ -306,25 +234,17 @@ fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
     };
     let lab = Lab::create(&options).unwrap();
     let folder = |kind| {
-        lab.store(kind)
-            .unwrap()
-            .store_path
-            .parent()
-            .unwrap()
-            .to_owned()
+        let store = &lab.store(kind).unwrap().store_path;
+        store.parent().unwrap().to_owned()
     };
     let raw = &lab.store(StoreKind::Raw).unwrap().device;
     let compare = || {
         let mut command = lab.command(binary());
-        command
-            .args(["compare", "--scale", "0.001", "--json", "--raw"])
-            .arg(raw);
+        command.args("compare --scale 0.001 --json --raw".split(' '));
+        command.arg(raw);
         command.arg("--ext4").arg(folder(StoreKind::Ext4));
-        command
-            .arg("--xfs")
-            .arg(folder(StoreKind::Xfs))
-            .output()
-            .unwrap()
+        command.arg("--xfs").arg(folder(StoreKind::Xfs));
+        command.output().unwrap()
     };
     for _ in 0..2 {
         assert_ran_on_own_disks(&compare());
@@ -333,27 +253,19 @@ fn disks_of_the_user_are_used_once_they_are_empty_and_given_back() {
         let listing = String::from_utf8(listing.stdout).unwrap();
         assert_eq!(listing.lines().count(), 1, "a file stays: {listing}");
     }
-    let mkfs = Command::new("mkfs.ext4")
-        .arg("-q")
-        .arg(raw)
-        .status()
-        .unwrap();
-    assert!(mkfs.success());
+    let mkfs = Command::new("mkfs.ext4").arg("-q").arg(raw).status();
+    assert!(mkfs.unwrap().success());
     let begin = || {
         let mut bytes = vec![0; 1 << 20];
-        std::fs::File::open(raw)
-            .unwrap()
-            .read_exact(&mut bytes)
-            .unwrap();
+        let mut disk = std::fs::File::open(raw).unwrap();
+        disk.read_exact(&mut bytes).unwrap();
         bytes
     };
     let before = begin();
     let output = compare();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && stderr.contains("ext4"),
-        "{stderr}"
-    );
+    assert!(!output.status.success(), "{stderr}");
+    assert!(stderr.contains("ext4"), "{stderr}");
     assert_eq!(before, begin(), "a refused disk was touched");
     drop(lab);
     assert_nothing_left(dir.path());

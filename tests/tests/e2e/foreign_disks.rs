@@ -5,8 +5,26 @@ use std::process::Command;
 
 use lumpscope_platter::loops::LoopDevice;
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::run;
+use lumpscope_tests::service::{LISTEN, good, run, run_ok};
 use sha2::{Digest, Sha256};
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Tool("mkfs.ext4"),
+    Need::Tool("mkfs.xfs"),
+    Need::Tool("sfdisk"),
+];
+
+/// A loop device over a file in a folder, both of which go however the test ends.
+fn disk(name: &str, bytes: u64) -> (tempfile::TempDir, LoopDevice) {
+    let mut folder = tempfile::Builder::new();
+    let folder = folder
+        .prefix("lumpscope-")
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+    let folder = folder.expect("a folder");
+    let device = LoopDevice::create(folder.path(), name, bytes);
+    (folder, device.expect("a loop device"))
+}
 
 fn checksum(device: &Path) -> [u8; 32] {
     let mut file = std::fs::File::open(device).expect("the device can be read");
@@ -18,22 +36,17 @@ fn checksum(device: &Path) -> [u8; 32] {
     hash.finalize().into()
 }
 
+#[track_caller]
 fn tool(name: &str, args: &[&str]) {
-    let output = Command::new(name)
-        .args(args)
-        .output()
-        .unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert!(
-        output.status.success(),
-        "{name} {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new(name).args(args).output();
+    good(&output.unwrap_or_else(|error| panic!("{name}: {error}")));
 }
 
 /// Formats must be refused, name what was found, and change nothing.
 fn refused(path: &Path, force: bool, wanted: &str) {
     let before = checksum(path);
-    let mut args = vec!["format", path.to_str().expect("UTF-8")];
+    let text = path.to_str().expect("UTF-8");
+    let mut args = vec!["format", text];
     if force {
         args.push("--force");
     }
@@ -44,52 +57,24 @@ fn refused(path: &Path, force: bool, wanted: &str) {
         message.contains(wanted),
         "{args:?}: the message does not name '{wanted}': {message}"
     );
-    assert!(
-        message.contains(path.to_str().expect("UTF-8")),
-        "the message does not name the device: {message}"
-    );
+    assert!(message.contains(text), "no device's name: {message}");
     assert_eq!(checksum(path), before, "{args:?} changed the device");
 }
 
 fn served(path: &Path) {
     let before = checksum(path);
     let store = format!("x={}", path.display());
-    let output = run(&[
-        "serve",
-        "--store",
-        &store,
-        "--listen",
-        "127.0.0.1:0",
-        "--metrics-listen",
-        "127.0.0.1:0",
-        "--no-probes",
-    ]);
-    assert!(
-        !output.status.success(),
-        "serve accepted a device that holds no store"
-    );
-    assert_eq!(
-        checksum(path),
-        before,
-        "serve changed a device that holds no store"
-    );
+    let serve = ["serve", "--no-probes", "--store", &store];
+    let accepted = run(&[&serve[..], &LISTEN].concat()).status.success();
+    assert!(!accepted, "serve accepted a device that holds no store");
+    let found = checksum(path);
+    assert_eq!(found, before, "serve changed a device that holds no store");
 }
 
 #[test]
 fn a_disk_that_is_not_ours_is_left_alone() {
-    let Some(_alone) = alone(&[
-        Need::Root,
-        Need::Tool("mkfs.ext4"),
-        Need::Tool("mkfs.xfs"),
-        Need::Tool("sfdisk"),
-    ]) else {
-        return;
-    };
-    let folder = tempfile::Builder::new()
-        .prefix("lumpscope-")
-        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .expect("a folder");
-    let device = LoopDevice::create(folder.path(), "refused", 512 << 20).expect("a loop device");
+    let Some(_alone) = alone(NEEDS) else { return };
+    let (folder, device) = disk("refused", 512 << 20);
     let path = device.path().to_owned();
     let text = path.to_str().expect("UTF-8").to_owned();
 
@@ -113,43 +98,26 @@ fn a_disk_that_is_not_ours_is_left_alone() {
     refused(&path, false, "xfs");
 
     tool("wipefs", &["-q", "-a", &text]);
-    tool(
-        "sh",
-        &[
-            "-c",
-            &format!("printf 'label: gpt\\n,100M\\n' | sfdisk -q --no-tell-kernel {text}"),
-        ],
-    );
+    let table = "printf 'label: gpt\\n,100M\\n' | sfdisk -q --no-tell-kernel";
+    tool("sh", &["-c", &format!("{table} {text}")]);
     refused(&path, false, "gpt");
 }
 
 #[test]
 fn force_takes_over_a_disk_that_is_free() {
-    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4")]) else {
+    let Some(_alone) = alone(&NEEDS[..2]) else {
         return;
     };
-    let folder = tempfile::Builder::new()
-        .prefix("lumpscope-")
-        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .expect("a folder");
-    let device = LoopDevice::create(folder.path(), "forced", 256 << 20).expect("a loop device");
+    let (_folder, device) = disk("forced", 256 << 20);
     let path = device.path().to_owned();
     tool("mkfs.ext4", &["-q", path.to_str().expect("UTF-8")]);
-    let output = run(&["format", path.to_str().expect("UTF-8"), "--force"]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    run_ok(&["format", path.to_str().expect("UTF-8"), "--force"]);
     refused(&path, false, "minfs");
     let found = Command::new("blkid")
         .args(["-p", "-o", "value", "-s", "TYPE"])
         .arg(&path)
         .output()
         .expect("blkid");
-    assert!(
-        found.stdout.is_empty(),
-        "the old file system still shows: {}",
-        String::from_utf8_lossy(&found.stdout)
-    );
+    let shown = String::from_utf8_lossy(&found.stdout);
+    assert!(shown.is_empty(), "the old file system: {shown}");
 }

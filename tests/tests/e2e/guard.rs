@@ -6,7 +6,7 @@ use std::path::Path;
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_proto::v1::{DescribeObserverRequest, ObservedStore};
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, alone};
+use lumpscope_tests::needs::{ROOT, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -30,9 +30,7 @@ fn refusal(path: &Path, flags: OFlags) -> Option<Errno> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_of_the_guard_is_what_others_find() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 256 << 20, "100M");
     let disk = lab.store(StoreKind::Raw).expect("a disk");
     let service = Service::start(&lab, &["--guard", "deny", "--user", STRANGER]);

@@ -8,11 +8,16 @@ use lumpscope_proto::v1::admin_client::AdminClient;
 use lumpscope_proto::v1::{AddStoreRequest, RemoveStoreRequest, StoreInfo, StoreReport};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
+use lumpscope_tests::service::{LISTEN, Service, binary, lab_with_stores, run_ok};
 use tonic::transport::Channel;
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4")];
 const LUMP: usize = 1 << 20;
+
+async fn put(client: &mut Client, store: &str, id: u128) {
+    let put = client.put(store, id, content(id, 1, LUMP)).await;
+    put.expect("stored");
+}
 
 async fn add(admin: &mut AdminClient<Channel>, name: &str, path: &Path) -> StoreInfo {
     let request = AddStoreRequest {
@@ -41,9 +46,7 @@ fn counted(report: &StoreReport) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw, StoreKind::Ext4], 256 << 20, "128M");
     let path = |kind: &str| {
         let mut stores = lab.stores().iter();
@@ -54,26 +57,19 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
     let mut command = lab.command(binary());
     command.args(["serve", "--store", &format!("ext4={}", ext4.display())]);
     // A raw device can only be opened again by who may do that.
-    command.args(["--keep-privileges"]);
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.arg("--keep-privileges").args(LISTEN);
     let service = Service::spawn(command);
     let mut client = Client::connect(&service.grpc).await.expect("it serves");
-    let mut admin = AdminClient::connect(service.grpc.clone())
-        .await
-        .expect("it serves");
+    let admin = AdminClient::connect(service.grpc.clone()).await;
+    let mut admin = admin.expect("it serves");
 
     let info = add(&mut admin, "raw", &raw).await;
     assert!(info.observed, "{info:?}");
     assert_eq!((info.layout.as_str(), info.block_size), ("minfs", 4096));
-    assert_eq!(
-        format!("/dev/{}", info.device),
-        raw.to_str().expect("UTF-8")
-    );
+    let expected = raw.to_str().expect("UTF-8");
+    assert_eq!(format!("/dev/{}", info.device), expected);
     for id in 1..=8 {
-        client
-            .put("raw", id, content(id, 1, LUMP))
-            .await
-            .expect("stored");
+        put(&mut client, "raw", id).await;
     }
     let report = client.report("raw").await.expect("a report");
     let (requests, tied) = counted(&report);
@@ -89,10 +85,8 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
     let mut check = lab.command(binary());
     let checked = check.arg("check").arg(&raw).output().expect("it runs");
     let said = String::from_utf8_lossy(&checked.stdout);
-    assert!(
-        checked.status.success() && said.contains("8 verified"),
-        "{said}"
-    );
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("8 verified"), "{said}");
 
     let info = add(&mut admin, "raw", &raw).await;
     assert!(info.observed, "{info:?}");
@@ -107,15 +101,9 @@ async fn a_disk_is_observed_when_it_comes_and_let_go_when_it_goes() {
 
     // The one that was there from the start goes, too, and the other stays.
     remove(&mut admin, "ext4").await;
-    client
-        .put("raw", 9, content(9, 1, LUMP))
-        .await
-        .expect("stored");
+    put(&mut client, "raw", 9).await;
     add(&mut admin, "ext4", &ext4).await;
-    client
-        .put("ext4", 1, content(1, 1, LUMP))
-        .await
-        .expect("stored");
+    put(&mut client, "ext4", 1).await;
     let report = client.report("ext4").await.expect("a report");
     assert!(report.observed && counted(&report).0 == 1, "{report:?}");
     assert!(service.stop());
@@ -131,9 +119,7 @@ fn written_by(report: &StoreReport, owner: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_on_one_disk_are_no_strangers_to_each_other() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 256 << 20, "64M");
     let one = &lab.stores()[0].store_path;
     let two = one.with_file_name("lumpscope-two.lusf");
@@ -145,15 +131,14 @@ async fn stores_on_one_disk_are_no_strangers_to_each_other() {
     for (name, path) in [("one", one), ("two", &two)] {
         command.args(["--store", &format!("{name}={}", path.display())]);
     }
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let puts = ["one", "two"].map(|store| {
         let grpc = service.grpc.clone();
         tokio::spawn(async move {
             let mut client = Client::connect(&grpc).await.expect("it serves");
             for id in 1..=30 {
-                let put = client.put(store, id, content(id, 1, LUMP)).await;
-                put.expect("stored");
+                put(&mut client, store, id).await;
             }
         })
     });
@@ -168,14 +153,8 @@ async fn stores_on_one_disk_are_no_strangers_to_each_other() {
         assert_eq!(written_by(&report, "other"), 0, "{report:?}");
     }
     // What moved the head, and what took time, was a request or the file system.
-    let explained = run_ok(&[
-        "explain",
-        "--slowest",
-        "60",
-        "--json",
-        "--server",
-        &service.grpc,
-    ]);
+    let slowest = ["--slowest", "60", "--json", "--server", &service.grpc];
+    let explained = run_ok(&[&["explain"][..], &slowest].concat());
     assert!(!explained.contains("process lump-owner"), "{explained}");
     assert!(service.stop());
 }

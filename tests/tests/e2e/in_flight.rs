@@ -251,9 +251,7 @@ async fn told_apart(kind: StoreKind, backend: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_tied_to_the_right_request_with_io_uring() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     for kind in StoreKind::ALL {
         told_apart(kind, "uring").await;
     }
@@ -261,9 +259,7 @@ async fn bytes_are_tied_to_the_right_request_with_io_uring() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_tied_to_the_right_request_with_threads() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     for kind in StoreKind::ALL {
         told_apart(kind, "threads").await;
     }

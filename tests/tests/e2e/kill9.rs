@@ -11,6 +11,7 @@ use lumpscope_tests::needs::{Need, alone};
 use lumpscope_tests::service::{Service, lab_with_stores};
 use tonic::Code;
 
+const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
 /// Rounds of load and kill.
 const ROUNDS: u64 = 20;
 /// Clients a store; each owns ids of its own, so it always knows what must be there.
@@ -33,10 +34,8 @@ struct Knowledge {
 
 impl Knowledge {
     fn draw(&mut self, below: u64) -> u64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        let product = self.random.wrapping_mul(6_364_136_223_846_793_005);
+        self.random = product.wrapping_add(1);
         (self.random >> 33) % below
     }
 }
@@ -56,21 +55,15 @@ async fn load(
     let mut connection = Client::connect(&url).await.expect("the service is up");
     loop {
         let key = lump_id(client, known.draw(IDS));
-        let version = (
-            known.draw(u64::MAX),
-            usize::try_from(known.draw(300_000)).expect("small"),
-        );
-        let change = if known.draw(8) == 0 {
-            None
-        } else {
-            Some(version)
-        };
+        let (seed, length) = (known.draw(u64::MAX), known.draw(300_000));
+        let version = (seed, usize::try_from(length).expect("small"));
+        let change = (known.draw(8) > 0).then_some(version);
         known.pending = Some((key, change));
         let answer = match change {
-            Some((seed, length)) => connection
-                .put(&store, key, content(key, seed, length))
-                .await
-                .map(drop),
+            Some((seed, length)) => {
+                let body = content(key, seed, length);
+                connection.put(&store, key, body).await.map(drop)
+            }
             None => {
                 let request = lumpscope_proto::v1::DeleteRequest {
                     store: store.clone(),
@@ -111,9 +104,7 @@ async fn verify(connection: &mut Client, store: &str, known: &mut Knowledge) {
         let found = match connection.get(store, key).await {
             Ok(bytes) => Some(bytes),
             Err(status) if status.code() == Code::NotFound => None,
-            Err(status) => {
-                panic!("{store}: lump {key:032x} cannot be read after the kill: {status}")
-            }
+            Err(status) => panic!("{store}: lump {key:032x} cannot be read: {status}"),
         };
         let matches = |state: &Option<Version>| match (state, &found) {
             (None, None) => true,
@@ -141,28 +132,22 @@ type Everything = BTreeMap<(String, u64), Knowledge>;
 
 async fn one_round(round: u64, lab: &Lab, mut all: Everything) -> Everything {
     let service = Service::start(lab, &["--no-probes"]);
-    let mut connection = Client::connect(&service.grpc)
-        .await
-        .expect("the service is up");
+    let connection = Client::connect(&service.grpc).await;
+    let mut connection = connection.expect("the service is up");
     for ((store, _), known) in &mut all {
         verify(&mut connection, store, known).await;
     }
     let acks = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for ((store, client), known) in all {
-        let task = tokio::spawn(load(
-            service.grpc.clone(),
-            store.clone(),
-            client,
-            known,
-            acks.clone(),
-        ));
+        let (url, acks) = (service.grpc.clone(), acks.clone());
+        let task = tokio::spawn(load(url, store.clone(), client, known, acks));
         tasks.push(((store, client), task));
     }
     // A different moment each round, counted in acknowledgements so that a slow machine does the same work.
     let enough = usize::try_from(20 + round * 37 % 150).expect("small");
-    while acks.load(Ordering::Relaxed) < enough && !tasks.iter().any(|(_, task)| task.is_finished())
-    {
+    let acked = || acks.load(Ordering::Relaxed);
+    while acked() < enough && !tasks.iter().any(|(_, task)| task.is_finished()) {
         tokio::task::yield_now().await;
     }
     service.kill9();
@@ -170,46 +155,35 @@ async fn one_round(round: u64, lab: &Lab, mut all: Everything) -> Everything {
     for (key, task) in tasks {
         after.insert(key, task.await.expect("no client met a wrong answer"));
     }
-    assert!(
-        acks.load(Ordering::Relaxed) >= enough,
-        "the load stopped before the kill"
-    );
+    assert!(acked() >= enough, "the load stopped before the kill");
     after
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost() {
-    let Some(_alone) = alone(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")]) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&StoreKind::ALL, 512 << 20, "48M");
     let mut all = Everything::new();
     for store in lab.stores() {
         for client in 0..CLIENTS {
             let random = client * 7919 + u64::from(store.name.as_bytes()[0]);
-            all.insert(
-                (store.name.to_owned(), client),
-                Knowledge {
-                    random,
-                    ..Knowledge::default()
-                },
-            );
+            let known = Knowledge {
+                random,
+                ..Knowledge::default()
+            };
+            all.insert((store.name.to_owned(), client), known);
         }
     }
     for round in 0..ROUNDS {
         all = one_round(round, &lab, all).await;
     }
     let service = Service::start(&lab, &["--no-probes"]);
-    let mut connection = Client::connect(&service.grpc)
-        .await
-        .expect("the service is up");
+    let connection = Client::connect(&service.grpc).await;
+    let mut connection = connection.expect("the service is up");
     let mut lumps = 0;
     for ((store, _), known) in &mut all {
         verify(&mut connection, store, known).await;
         lumps += known.acked.values().filter(|state| state.is_some()).count();
     }
-    assert!(
-        lumps > 10,
-        "the load left only {lumps} lumps: the test proves little"
-    );
+    assert!(lumps > 10, "only {lumps} lumps: the test proves little");
 }

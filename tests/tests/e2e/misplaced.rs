@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use lumpscope_platter::loops::LoopDevice;
-use lumpscope_tests::needs::{Need, alone};
+use lumpscope_tests::needs::{ROOT, alone};
 use lumpscope_tests::service::{run, run_ok};
 
 fn folder() -> tempfile::TempDir {
@@ -28,9 +28,7 @@ fn refused(args: &[&str], wanted: &str) {
 
 #[test]
 fn a_misspelt_device_is_no_file_to_create() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let none = "/dev/lumpscope-misspelt";
     let words = format!("there is no device {none}; lsblk lists them");
     refused(&["format", none], &words);
@@ -49,9 +47,7 @@ fn uuid_of(said: &str) -> String {
 
 #[test]
 fn a_store_is_found_by_its_uuid_and_only_there() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let folder = folder();
     let disk = |name| LoopDevice::create(folder.path(), name, 64 << 20).expect("a loop device");
     let (one, two) = (disk("one"), disk("two"));

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::client::{Client, content};
-use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, binary, lab_with_stores};
+use lumpscope_tests::needs::{Need, ROOT, alone};
+use lumpscope_tests::service::{Service, binary, good, lab_with_stores, words};
 use serde_json::Value;
 
 const NEEDS: &[Need] = &[Need::Root, Need::Tool("mkfs.ext4")];
@@ -23,12 +23,6 @@ fn command(service: &Service, arguments: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
-}
-
-fn good(output: &Output) -> String {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {error}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn text(service: &Service, arguments: &[&str]) -> String {
@@ -74,9 +68,7 @@ async fn puts(client: &mut Client, ids: std::ops::Range<u128>) -> u64 {
 
 /// Parts of an explained request's block requests that do not depend on the displayed clock.
 fn places(explained: &Value) -> Vec<[Value; 5]> {
-    let blocks = explained["blocks"]
-        .as_array()
-        .expect("a list of block requests");
+    let blocks = explained["blocks"].as_array().expect("a list");
     let keys = ["operation", "sector", "sectors", "seek_bytes", "device_ns"];
     let place = |block: &Value| keys.map(|key| block[key].clone());
     blocks.iter().map(place).collect()
@@ -84,9 +76,7 @@ fn places(explained: &Value) -> Vec<[Value; 5]> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_is_told_live_and_from_a_recording() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let client = Client::connect(&service.grpc).await;
@@ -99,25 +89,14 @@ async fn a_request_is_told_live_and_from_a_recording() {
     let live = json(&service, &["explain", &request]).remove(0);
     assert_eq!(live["method"], "put");
     assert_eq!(live["store"], STORE);
-    assert!(
-        !live["steps"].as_array().expect("steps").is_empty(),
-        "{live}"
-    );
-    let written: u64 = live["blocks"]
-        .as_array()
-        .expect("block requests")
-        .iter()
-        .filter(|block| block["operation"] == "write" && block["purpose"] == "data")
-        .filter_map(|block| block["sectors"].as_u64())
-        .sum();
+    let steps = live["steps"].as_array().expect("steps");
+    assert!(!steps.is_empty(), "{live}");
+    let blocks = live["blocks"].as_array().expect("block requests").iter();
+    let data = blocks.filter(|it| it["operation"] == "write" && it["purpose"] == "data");
+    let written: u64 = data.filter_map(|block| block["sectors"].as_u64()).sum();
     assert!(written * 512 >= LUMP as u64, "{live}");
     let told = text(&service, &["explain", &request]);
-    for word in [
-        "put of 1 MiB took",
-        "what happened",
-        "there before",
-        "write",
-    ] {
+    for word in "put of 1 MiB took|what happened|there before|write".split('|') {
         assert!(told.contains(word), "{word} in {told}");
     }
     let slowest = json(&service, &["explain", "--slowest", "3", "--store", STORE]);
@@ -143,10 +122,8 @@ async fn a_request_is_told_live_and_from_a_recording() {
     let traced = lines(&ask(&["trace", "--request", &request, "--json"]));
     assert_eq!(traced.len() as u64, again["block_requests"], "{again}");
     let accepted = |told: &Value| told["begin_unix_ns"].as_u64().expect("a time");
-    assert!(
-        accepted(&again).abs_diff(accepted(&live)) < 1_000_000_000,
-        "{again}"
-    );
+    let apart = accepted(&again).abs_diff(accepted(&live));
+    assert!(apart < 1_000_000_000, "{again}");
     let whole = lines(&ask(&["top", "--json"])).remove(0);
     let put = &whole["stores"][0]["methods"][0];
     assert_eq!(put["method"], "put");
@@ -156,33 +133,25 @@ async fn a_request_is_told_live_and_from_a_recording() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_is_watched_live() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &[]);
     let client = Client::connect(&service.grpc).await;
     let mut client = client.expect("the service is up");
-    let filter = [
-        "trace", "--store", STORE, "--owner", "request", "--op", "write",
-    ];
-    let tracing = command(
-        &service,
-        &[&filter[..], &["--count", "8", "--json"]].concat(),
-    );
-    let tracing = { tracing }.spawn().expect("lumpscope starts");
-    let top = ["top", "--interval", "300ms", "--count", "3", "--json"];
-    let top = command(&service, &top).spawn().expect("lumpscope starts");
+    let begun = |line: &str| {
+        let child = command(&service, &words(line)).spawn();
+        child.expect("lumpscope starts")
+    };
+    let tracing = begun("trace --store ext4 --owner request --op write --count 8 --json");
+    let top = begun("top --interval 300ms --count 3 --json");
     let (mut watched, mut id) = ([Some(tracing), Some(top)], 0);
     let mut printed = [String::new(), String::new()];
     while watched.iter().any(Option::is_some) {
         puts(&mut client, id..id + 1).await;
         id = (id + 1) % 64;
         for (child, printed) in watched.iter_mut().zip(&mut printed) {
-            let ended = child
-                .as_mut()
-                .map(|c| c.try_wait().expect("it can be asked"));
-            if let (Some(Some(_)), Some(child)) = (ended, child.take_if(|_| ended != Some(None))) {
+            let ended = |it: &mut Child| it.try_wait().expect("it can be asked").is_some();
+            if let Some(child) = child.take_if(ended) {
                 *printed = good(&child.wait_with_output().expect("it has ended"));
             }
         }
@@ -190,25 +159,19 @@ async fn the_disk_is_watched_live() {
     let traced = lines(&printed[0]);
     assert_eq!(traced.len(), 8);
     for line in &traced {
-        assert_eq!(
-            (&line["owner"], &line["operation"]),
-            (&"request".into(), &"write".into())
-        );
+        assert_eq!(line["owner"], "request", "{line}");
+        assert_eq!(line["operation"], "write", "{line}");
         assert_eq!(line["stores"][0], STORE, "{line}");
-        assert!(
-            !line["request_ids"].as_array().expect("ids").is_empty(),
-            "{line}"
-        );
+        let ids = line["request_ids"].as_array().expect("ids");
+        assert!(!ids.is_empty(), "{line}");
         assert!(line["sectors"].as_u64() > Some(0), "{line}");
     }
     let intervals = lines(&printed[1]);
     let last = &intervals[2]["stores"][0];
     assert_eq!(last["methods"][0]["method"], "put", "{last}");
     assert!(last["methods"][0]["p99_ns"].as_u64() > Some(0), "{last}");
-    assert!(
-        last["block_requests_per_second"].as_f64() > Some(0.0),
-        "{last}"
-    );
+    let rate = last["block_requests_per_second"].as_f64();
+    assert!(rate > Some(0.0), "{last}");
     assert!(last["seek_median_bytes"].is_u64(), "{last}");
     assert!(last["attributed_share"].as_f64() > Some(0.9), "{last}");
     assert!(service.stop(), "the service ends well");
@@ -216,9 +179,7 @@ async fn the_disk_is_watched_live() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Ext4], 512 << 20, "300M");
     let service = Service::start(&lab, &["--event-one-in", "2"]);
     let client = Client::connect(&service.grpc).await;
@@ -229,38 +190,28 @@ async fn events_are_sampled_when_asked_and_the_observer_says_what_it_costs() {
     };
     assert_eq!(policy(&[])["one_in"], 2, "what the settings say");
     let set = policy(&["--one-in", "0", "--slower-than", "1h"]);
-    assert_eq!(
-        (&set["one_in"], &set["slower_than_ns"]),
-        (&0.into(), &3_600_000_000_000_u64.into())
-    );
+    assert_eq!(set["one_in"], 0);
+    assert_eq!(set["slower_than_ns"], 3_600_000_000_000_u64);
     puts(&mut client, 1..5).await;
     let report = client.report(STORE).await.expect("a report");
     let audit = report.audit.expect("an audit");
     assert!(audit.not_sampled > 0, "{audit:?}");
     let page = service.scrape();
-    assert!(
-        page.contains("\nlumpscope_event_policy_one_in 0.0\n"),
-        "{page}"
-    );
-    assert!(
-        page.contains("\nlumpscope_event_policy_slower_than_seconds 3600.0\n"),
-        "{page}"
-    );
+    let words = "\nlumpscope_event_policy_one_in 0.0\n";
+    assert!(page.contains(words), "{page}");
+    let words = "\nlumpscope_event_policy_slower_than_seconds 3600.0\n";
+    assert!(page.contains(words), "{page}");
     let set = policy(&["--one-in", "1", "--slower-than", "0"]);
-    assert_eq!(
-        (&set["one_in"], &set["slower_than_ns"]),
-        (&1.into(), &0.into())
-    );
+    assert_eq!(set["one_in"], 1);
+    assert_eq!(set["slower_than_ns"], 0);
     puts(&mut client, 5..9).await;
     client.report(STORE).await.expect("a report");
 
     let observer = json(&service, &["admin", "observer"]).remove(0);
     assert_eq!(observer["stores"][0]["observed"], true, "{observer}");
     let programs = observer["programs"].as_array().expect("programs");
-    assert!(
-        programs.iter().any(|program| program["attached"] == true),
-        "{observer}"
-    );
+    let attached = programs.iter().any(|program| program["attached"] == true);
+    assert!(attached, "{observer}");
     let page = service.scrape();
     for series in [
         "lumpscope_probe_program_attached{program=",
@@ -283,13 +234,8 @@ fn by_submission(recording: &str) -> Vec<(Read, Vec<u64>)> {
     for input in lines(recording) {
         let number = |value: &Value| value.as_u64().expect("a number");
         if let Some(io) = input.get("declared") {
-            let of: Vec<u64> = io["requests"]
-                .as_array()
-                .expect("ids")
-                .iter()
-                .map(number)
-                .collect();
-            requests.insert(number(&io["token"]), of);
+            let of = io["requests"].as_array().expect("ids").iter();
+            requests.insert(number(&io["token"]), of.map(number).collect::<Vec<u64>>());
         }
         let Some(event) = input.get("event").filter(|event| event["op"] == "read") else {
             continue;
@@ -341,17 +287,13 @@ const READ: u64 = 1032;
 /// All of them read the same places at the same time: only the submission tells them apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_clients_that_get_one_lump_are_told_apart() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     for backend in ["uring", "threads"] {
         let service = Service::start(&lab, &["--io-backend", backend]);
         let mut client = Client::connect(&service.grpc).await.expect("it is up");
-        client
-            .put("raw", 1, content(1, 1, SHARED))
-            .await
-            .expect("it works");
+        let put = client.put("raw", 1, content(1, 1, SHARED)).await;
+        put.expect("it works");
         let folder = tempfile::tempdir().expect("a folder can be made");
         let file = folder.path().join("recording");
         let recording = record(&service, &file);

@@ -5,14 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lumpscope_lab::disks::{Lab, LabDrive, LabOptions, StoreKind};
 use lumpscope_platter::disk::Request;
 use lumpscope_platter::live::{Attached, LiveOptions, Log};
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, binary, format_stores, run, run_ok};
+use lumpscope_tests::service::{LISTEN, Service, binary, format_stores, run, run_ok, words};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -39,6 +39,17 @@ fn options(bytes: u64, memory: u64) -> LiveOptions {
     }
 }
 
+/// A lab of emulated disks.
+fn emulated(options: LiveOptions, kinds: &[StoreKind]) -> Lab {
+    let exe = binary().to_owned();
+    let lab = LabOptions {
+        drive: Some(LabDrive { exe, options }),
+        kinds: kinds.to_vec(),
+        ..LabOptions::new(0)
+    };
+    Lab::create(&lab).expect("a lab of emulated disks")
+}
+
 /// A disk of the command line, given up however the test ends.
 struct Disk {
     path: PathBuf,
@@ -59,19 +70,15 @@ impl Disk {
     fn listed(&self) -> Option<Value> {
         let listed = run_ok(&["platter", "status", "--json"]);
         let listed: Value = serde_json::from_str(&listed).expect("JSON");
-        let disks = listed.as_array().expect("a list").iter();
-        disks
-            .into_iter()
-            .find(|disk| disk["device"] == self.name())
-            .cloned()
+        let mut disks = listed.as_array().expect("a list").iter();
+        disks.find(|disk| disk["device"] == self.name()).cloned()
     }
 
     fn pid(&self) -> Pid {
         let listed = self.listed().expect("it is listed");
-        let pid = listed["pid"]
-            .as_i64()
-            .and_then(|pid| i32::try_from(pid).ok());
-        Pid::from_raw(pid.expect("a process id")).expect("a process id")
+        let pid = listed["pid"].as_i64().expect("a process id");
+        let pid = i32::try_from(pid).expect("a process id");
+        Pid::from_raw(pid).expect("a process id")
     }
 
     fn detach(&self) -> Result<(), String> {
@@ -110,21 +117,20 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(self.0.path()).status();
-        if !status.is_ok_and(|status| status.success()) {
-            let _ = Command::new("umount")
-                .arg("--lazy")
+        let umount = |more: Option<&str>| {
+            let status = Command::new("umount")
+                .args(more)
                 .arg(self.0.path())
                 .status();
-        }
+            status.is_ok_and(|status| status.success())
+        };
+        let _ = umount(None) || umount(Some("--lazy"));
     }
 }
 
 fn sh(program: &str, args: &[&str]) {
-    let path = format!(
-        "{}:/usr/sbin:/sbin",
-        std::env::var("PATH").unwrap_or_default()
-    );
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{path}:/usr/sbin:/sbin");
     let output = Command::new(program).args(args).env("PATH", path).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -141,18 +147,18 @@ fn until(what: &str, done: impl Fn() -> bool) {
 
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.u8(..))
-        .take(bytes)
-        .collect()
+    let noise = std::iter::repeat_with(|| random.u8(..));
+    noise.take(bytes).collect()
 }
 
 /// The kernel's loop devices over files whose names begin so.
 fn devices_named(begin: &str) -> Vec<String> {
     let blocks = std::fs::read_dir("/sys/block").expect("sysfs");
-    let backing = blocks
+    let files = blocks
         .flatten()
-        .filter_map(|entry| std::fs::read_to_string(entry.path().join("loop/backing_file")).ok());
-    backing.filter(|name| name.contains(begin)).collect()
+        .map(|block| block.path().join("loop/backing_file"));
+    let names = files.filter_map(|file| std::fs::read_to_string(file).ok());
+    names.filter(|name| name.contains(begin)).collect()
 }
 
 /// No answer came before its time; and a model that is asked for the same at the same times needs the same time.
@@ -170,43 +176,27 @@ fn assert_follows_model(options: &LiveOptions, log: &Log) {
             sector: logged.sector,
             sectors: logged.sectors,
         };
-        let served = model
-            .serve(logged.arrived_ns, &request)
-            .expect("a request of the disk");
+        let served = model.serve(logged.arrived_ns, &request);
+        let served = served.expect("a request of the disk");
         live += logged.due_ns - logged.arrived_ns;
         fresh += served.done_ns - logged.arrived_ns;
     }
-    assert!(
-        log.requests.len() > 20 && live > 0,
-        "{} requests",
-        log.requests.len()
-    );
-    assert!(
-        live.abs_diff(fresh) * 100 <= fresh * 3,
-        "live {live} ns, model {fresh} ns"
-    );
+    let requests = log.requests.len();
+    assert!(requests > 20 && live > 0, "{requests} requests");
+    let near = live.abs_diff(fresh) * 100 <= fresh * 3;
+    assert!(near, "live {live} ns, model {fresh} ns");
 }
 
 #[test]
 fn file_systems_live_on_it_and_keep_their_bytes() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let disk = Disk::attach(&["--size", "2G", "--memory", "512M"]);
-    for (kind, mkfs, check) in [
-        (
-            "ext4",
-            &["mkfs.ext4", "-q", "-F"][..],
-            &["e2fsck", "-fn"][..],
-        ),
-        (
-            "xfs",
-            &["mkfs.xfs", "-q", "-f"][..],
-            &["xfs_repair", "-n"][..],
-        ),
+    for (kind, force, check, look) in [
+        ("ext4", "-F", "e2fsck", "-fn"),
+        ("xfs", "-f", "xfs_repair", "-n"),
     ] {
         let device = disk.name();
-        sh(mkfs[0], &[&mkfs[1..], &[device]].concat());
+        sh(&format!("mkfs.{kind}"), &["-q", force, device]);
         let content = noise(3_000_001, 7);
         {
             let mounted = Mounted::new(&disk.path, kind);
@@ -224,30 +214,18 @@ fn file_systems_live_on_it_and_keep_their_bytes() {
             assert!(read == content, "{kind}: other bytes");
             stress(mounted.path());
         }
-        sh(check[0], &[&check[1..], &[device]].concat());
+        sh(check, &[look, device]);
     }
     let listed = disk.listed().expect("it is listed");
     let counts = &listed["status"]["counts"];
-    assert!(
-        counts["reads"].as_u64() > Some(10) && counts["flushes"].as_u64() > Some(0),
-        "{listed}"
-    );
+    assert!(counts["reads"].as_u64() > Some(10), "{listed}");
+    assert!(counts["flushes"].as_u64() > Some(0), "{listed}");
     let queue = |file: &str| {
-        let name = disk
-            .path
-            .file_name()
-            .expect("a name")
-            .to_str()
-            .expect("plain");
+        let name = disk.path.file_name().expect("a name").display();
         std::fs::read_to_string(format!("/sys/block/{name}/queue/{file}")).expect("sysfs")
     };
-    assert_eq!(
-        (
-            queue("rotational").trim(),
-            queue("discard_max_bytes").trim()
-        ),
-        ("1", "0")
-    );
+    assert_eq!(queue("rotational").trim(), "1");
+    assert_eq!(queue("discard_max_bytes").trim(), "0");
     let open = File::open(&disk.path).expect("the device");
     let refused = disk.detach();
     // This process itself is seen by the command, which is another.
@@ -267,8 +245,8 @@ fn stress(folder: &Path) {
                 let file = File::create(folder.join(format!("w{writer}"))).expect("a file");
                 let mut at = 0;
                 while Instant::now() < end {
-                    file.write_all_at(&data, at % (32 * MIB))
-                        .expect("it is written");
+                    let written = file.write_all_at(&data, at % (32 * MIB));
+                    written.expect("it is written");
                     at += 64 << 10;
                     if writer < 2 {
                         file.sync_data().expect("it is synced");
@@ -292,18 +270,8 @@ fn stress(folder: &Path) {
 
 #[test]
 fn stores_on_it_are_served_with_probes_and_the_times_are_the_models() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
-    let drive = LabDrive {
-        exe: binary().to_owned(),
-        options: options(2 << 30, 256 * MIB),
-    };
-    let lab = LabOptions {
-        drive: Some(drive),
-        ..LabOptions::new(0)
-    };
-    let lab = Lab::create(&lab).expect("a lab of emulated disks");
+    let Some(_alone) = alone(NEEDS) else { return };
+    let lab = emulated(options(2 << 30, 256 * MIB), &StoreKind::ALL);
     format_stores(&lab, "64M");
     let service = Service::start(&lab, &[]);
     let content = noise(700_000, 3);
@@ -315,11 +283,8 @@ fn stores_on_it_are_served_with_probes_and_the_times_are_the_models() {
             let server = ["--server", &service.grpc, store.name, id];
             run_ok(&[&["put"][..], &server, &[put.to_str().expect("plain")]].concat());
             run_ok(&[&["get"][..], &server, &[got.to_str().expect("plain")]].concat());
-            assert!(
-                std::fs::read(&got).expect("a lump") == content,
-                "{}: other bytes",
-                store.name
-            );
+            let read = std::fs::read(&got).expect("a lump");
+            assert!(read == content, "{}: other bytes", store.name);
         }
     }
     let metrics = service.scrape();
@@ -329,45 +294,30 @@ fn stores_on_it_are_served_with_probes_and_the_times_are_the_models() {
     assert!(service.stop(), "an orderly end");
     for (name, status) in lab.emulated().expect("three disks") {
         if probed {
-            assert!(
-                block_requests(&metrics, name) > 0,
-                "{name}: the probes saw nothing"
-            );
+            let seen = block_requests(&metrics, name);
+            assert!(seen > 0, "{name}: the probes saw nothing");
         }
-        let kind = lab
-            .stores()
-            .iter()
-            .find(|store| store.name == name)
-            .expect("a store")
-            .kind;
-        let log = lab
-            .log(kind)
-            .expect("its disk lives")
-            .expect("it is emulated");
-        assert!(
-            status.counts.writes > 0 && status.counts.flushes > 0,
-            "{name}: {status:?}"
-        );
+        let store = lab.stores().iter().find(|store| store.name == name);
+        let log = lab.log(store.expect("a store").kind);
+        let log = log.expect("its disk lives").expect("it is emulated");
+        assert!(status.counts.writes > 0, "{name}: {status:?}");
+        assert!(status.counts.flushes > 0, "{name}: {status:?}");
         assert_follows_model(&status.options, &log);
     }
 }
 
 fn block_requests(metrics: &str, store: &str) -> u64 {
     let label = format!("store=\"{store}\"");
-    let lines = metrics
-        .lines()
-        .filter(|line| line.starts_with("lumpscope_block_requests_total{"));
-    let counts = lines
-        .filter(|line| line.contains(&label))
-        .map(|line| line.rsplit_once(' '));
-    counts.filter_map(|line| line?.1.parse::<u64>().ok()).sum()
+    let begin = "lumpscope_block_requests_total{";
+    let lines = metrics.lines().filter(|line| line.starts_with(begin));
+    let counts = lines.filter(|line| line.contains(&label));
+    let counts = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+    counts.sum()
 }
 
 #[test]
 fn a_disk_whose_process_is_killed_is_named_and_cleaned_up() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let disk = Disk::attach(&["--size", "1G", "--memory", "128M"]);
     sh("mkfs.ext4", &["-q", "-F", disk.name()]);
     {
@@ -380,10 +330,8 @@ fn a_disk_whose_process_is_killed_is_named_and_cleaned_up() {
         });
         let listed = disk.listed().expect("it is listed");
         let problem = listed["problem"].as_str().expect("a problem");
-        assert!(
-            problem.contains("is gone") && listed["status"].is_null(),
-            "{listed}"
-        );
+        assert!(problem.contains("is gone"), "{listed}");
+        assert!(listed["status"].is_null(), "{listed}");
         assert!(disk.detach().is_err(), "it is mounted");
     }
     disk.detach().expect("nobody uses it");
@@ -401,12 +349,10 @@ fn a_disk_whose_process_is_killed_is_named_and_cleaned_up() {
 
 #[test]
 fn a_lab_that_is_killed_leaves_no_emulated_disk() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let mut command = Command::new(binary());
     command.args(["lab", "--drive", DRIVE, "--size", "512M", "--"]);
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let name = format!("lumpscope-{}-", service.pid());
     assert_eq!(devices_named(&name).len(), 3);
@@ -415,36 +361,28 @@ fn a_lab_that_is_killed_leaves_no_emulated_disk() {
     service.kill9();
     until("loop devices are left", || devices_named(&name).is_empty());
     until("processes are left", || {
-        disks
-            .iter()
-            .all(|pid| !Path::new(&format!("/proc/{pid}/fd/0")).exists())
+        let lives = |pid: &u32| Path::new(&format!("/proc/{pid}/fd/0")).exists();
+        !disks.iter().any(lives)
     });
 }
 
 fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
-    let lists = tasks
-        .flatten()
-        .map(|task| std::fs::read_to_string(task.path().join("children")));
-    let all: String = lists.map(Result::unwrap_or_default).collect();
-    all.split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
+    let lists = tasks.flatten().map(|task| task.path().join("children"));
+    let lists = lists.map(|list| std::fs::read_to_string(list).unwrap_or_default());
+    let all: String = lists.collect();
+    let pids = all.split_whitespace();
+    pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
 #[test]
 fn a_full_memory_is_a_full_disk_and_no_more() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let mut disk = Attached::start(binary(), &options(1 << 30, 16 * MIB)).expect("a disk");
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).expect("a flag");
-    let device = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(direct)
-        .open(disk.path());
-    let device = device.expect("the device");
+    let mut opening = OpenOptions::new();
+    opening.read(true).write(true).custom_flags(direct);
+    let device = opening.open(disk.path()).expect("the device");
     // Direct I/O wants whole pages.
     let mut memory = vec![7_u8; (1 << 20) + 4096];
     let aligned = memory.as_ptr().align_offset(4096);
@@ -460,15 +398,12 @@ fn a_full_memory_is_a_full_disk_and_no_more() {
     assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull, "{refused}");
     assert!(written >= 14 * MIB);
     buffer.fill(0);
-    device
-        .read_exact_at(buffer, written - MIB)
-        .expect("reads work");
+    let read = device.read_exact_at(buffer, written - MIB);
+    read.expect("reads work");
     assert!(buffer.iter().all(|byte| *byte == 7));
     let status = disk.status().expect("it lives");
-    assert!(
-        status.counts.refused > 0 && status.memory_used <= 16 * MIB,
-        "{status:?}"
-    );
+    assert!(status.counts.refused > 0, "{status:?}");
+    assert!(status.memory_used <= 16 * MIB, "{status:?}");
     drop(device);
 }
 
@@ -493,10 +428,8 @@ fn what_makes_no_sense_is_refused() {
     assert!(said.contains("four fifths"), "{said}");
     let output = run(&["platter", "detach", "/dev/null"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("is no disk that"),
-        "{said}"
-    );
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("is no disk that"), "{said}");
 }
 
 #[test]
@@ -504,85 +437,51 @@ fn without_privileges_it_says_what_is_needed() {
     let Some(_alone) = alone(&[Need::Root, Need::Fuse, Need::Tool("setpriv")]) else {
         return;
     };
-    let child: Child = Command::new("setpriv")
+    let output = Command::new("setpriv")
         .args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"])
         .arg(binary())
         .args(["platter", "attach", "--drive", DRIVE])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+        .output()
         .expect("setpriv starts");
-    let output = child.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && said.contains("CAP_SYS_ADMIN"),
-        "{said}"
-    );
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("CAP_SYS_ADMIN"), "{said}");
 }
 
 #[test]
 fn the_kinds_of_a_lab_have_disks_of_their_own() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
-    let drive = LabDrive {
-        exe: binary().to_owned(),
-        options: options(1 << 30, 64 * MIB),
-    };
-    let lab = LabOptions {
-        drive: Some(drive),
-        kinds: vec![StoreKind::Raw],
-        ..LabOptions::new(0)
-    };
-    let lab = Lab::create(&lab).expect("a lab");
+    let Some(_alone) = alone(NEEDS) else { return };
+    let lab = emulated(options(1 << 30, 64 * MIB), &[StoreKind::Raw]);
     let name = format!("lumpscope-{}-", std::process::id());
     assert!(!devices_named(&name).is_empty());
     let device = lab.stores()[0].device.clone();
     drop(lab);
-    let backing = format!(
-        "/sys/block/{}/loop/backing_file",
-        device.file_name().expect("a name").display()
-    );
-    assert!(
-        !std::fs::read_to_string(backing)
-            .unwrap_or_default()
-            .contains(&name)
-    );
+    let device = device.file_name().expect("a name").display();
+    let backing = format!("/sys/block/{device}/loop/backing_file");
+    let backing = std::fs::read_to_string(backing).unwrap_or_default();
+    assert!(!backing.contains(&name), "{backing}");
 }
 
 #[test]
 fn live_disks_are_compared_with_their_model() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("check.json");
     let file = format!("--output={}", json.display());
-    let said = run_ok(&[
-        "platter",
-        "check",
-        "--rounds",
-        "2",
-        "--requests",
-        "12",
-        &file,
-    ]);
+    let check = words("platter check --rounds 2 --requests 12");
+    let said = run_ok(&[&check[..], &[&file]].concat());
     let text = std::fs::read_to_string(&json).expect("what was measured");
     let measured: Value = serde_json::from_str(&text).expect("JSON");
     let list = |name: &str| measured[name].as_array().cloned().expect("a list");
     let (figures, trials) = (list("figures"), list("trials"));
-    let live = figures
-        .iter()
-        .filter(|figure| figure["column"] == "live/model");
+    let live = figures.iter().filter(|it| it["column"] == "live/model");
     let names: Vec<&str> = live.filter_map(|figure| figure["name"].as_str()).collect();
     assert_eq!((names.len(), trials.len()), (9, 18));
     for name in names {
         let (name, _) = name.split_once(':').expect("a name and a title");
         assert!(said.contains(name), "{name} in {said}");
-        let rounds: Vec<&Value> = trials
-            .iter()
-            .filter(|trial| trial["pattern"] == name)
-            .collect();
+        let rounds = trials.iter().filter(|trial| trial["pattern"] == name);
+        let rounds: Vec<&Value> = rounds.collect();
         assert_eq!(rounds[0]["model_ns"], rounds[1]["model_ns"], "{name}");
         assert!(rounds[0]["model_ns"].as_u64() > Some(0), "{name}");
         for trial in rounds {
@@ -595,8 +494,6 @@ fn live_disks_are_compared_with_their_model() {
     }
     let refused = run(&["platter", "check", "--only", "nothing"]);
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        !refused.status.success() && said.contains("read-4k-anywhere"),
-        "{said}"
-    );
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("read-4k-anywhere"), "{said}");
 }

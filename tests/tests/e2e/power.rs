@@ -7,7 +7,6 @@ mod disk;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +16,7 @@ use lumpscope_engine::{Driver, Error, LumpId, RequestCtx, Store, StoreOptions};
 use lumpscope_proto::v1::{DeleteRequest, Durability, Placement, PutRequest, put_request};
 use lumpscope_tests::client::{Client, content, id};
 use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::{Service, run_ok};
+use lumpscope_tests::service::{Service, run_ok, serve_file};
 use tonic::{Code, Status};
 
 use disk::{DiskEvent, Fate, History, RecordingDisk, SharedDisk, Walk};
@@ -128,9 +127,8 @@ async fn look(url: &str, disk: &Recorded, versions: &BTreeMap<u128, Vec<Version>
             Err(status) if status.code() == Code::NotFound => None,
             Err(status) => panic!("lump {key:032x} cannot be read after the kill: {status}"),
         };
-        let version = possible
-            .iter()
-            .find(|version| is(*key, **version, found.as_deref()));
+        let is = |version: &&Version| is(*key, **version, found.as_deref());
+        let version = possible.iter().find(is);
         let version = version.unwrap_or_else(|| panic!("{key:032x} is none of {possible:?}"));
         disk.note(Note::Told(*key, *version));
     }
@@ -186,22 +184,15 @@ async fn live(path: &Path, case: Case, disk: &Arc<Recorded>) {
 }
 
 fn serve(path: &Path, case: Case) -> Service {
-    let mut command = Command::new(lumpscope_tests::service::binary());
-    command.args(["serve", "--no-probes", "--io-backend", case.backend]);
-    command.args(["--commit", case.commit]);
-    command
-        .arg("--store")
-        .arg(format!("disk={}", path.display()));
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
-    Service::spawn(command)
+    let more = ["--io-backend", case.backend, "--commit", case.commit];
+    serve_file(path.to_str().expect("UTF-8"), &more)
 }
 
 /// Cuts the power at moments all over the history, and opens every disk that this leaves.
 fn cut(history: &History<Note>, case: Case, cuts: usize, folder: &Path) {
     let mut random = fastrand::Rng::with_seed(7);
-    let mut at: Vec<usize> = (0..cuts)
-        .map(|_| random.usize(..=history.events.len()))
-        .collect();
+    let at = (0..cuts).map(|_| random.usize(..=history.events.len()));
+    let mut at: Vec<usize> = at.collect();
     at.sort_unstable();
     let mut walk = Walk::new(&history.before);
     let mut known = PossibleVersions::default();
@@ -227,8 +218,9 @@ fn cut(history: &History<Note>, case: Case, cuts: usize, folder: &Path) {
             run_ok(&["check", path.to_str().expect("a plain path")]);
         }
     }
+    let decided = uncertain > cuts / 10;
     assert!(
-        uncertain > cuts / 10,
+        decided,
         "the cuts decided the fate of {uncertain} writes only"
     );
 }
@@ -244,8 +236,8 @@ fn verify(image: &[u8], case: Case, again: Option<u64>, known: &PossibleVersions
     if let Some(seed) = again {
         let mut random = Random::new(seed);
         drop(open(&disk, told));
-        let survivors =
-            Survivors::ALL[fastrand::Rng::with_seed(seed).usize(..Survivors::ALL.len())];
+        let survivors = fastrand::Rng::with_seed(seed).choice(Survivors::ALL);
+        let survivors = survivors.expect("there are some");
         disk = disk.power_cut(survivors, &mut random);
     }
     let (store, mut driver) = open(&disk, told);
@@ -255,14 +247,10 @@ fn verify(image: &[u8], case: Case, again: Option<u64>, known: &PossibleVersions
             Err(Error::NotFound { .. }) => None,
             Err(error) => panic!("{told}: lump {key:032x} cannot be read: {error}"),
         };
-        let matches = possible
-            .iter()
-            .any(|version| is(*key, *version, found.as_deref()));
-        let length = found.map(|bytes| bytes.len());
-        assert!(
-            matches,
-            "{told}: lump {key:032x} of {length:?} bytes is none of {possible:?}"
-        );
+        let is = |version: &Version| is(*key, *version, found.as_deref());
+        let length = found.as_ref().map(Vec::len);
+        let place = format!("{told}: lump {key:032x} of {length:?} bytes");
+        assert!(possible.iter().any(is), "{place} is none of {possible:?}");
     }
 }
 
@@ -280,10 +268,8 @@ fn get(store: &Store, driver: &mut Driver, disk: &SimDisk, key: u128) -> Result<
         if let Ok(got) = told.try_recv() {
             return got.map(|data| data.to_vec());
         }
-        let next = [disk.next_due_ns(), driver.due_ns()]
-            .into_iter()
-            .flatten()
-            .min();
+        let next = [disk.next_due_ns(), driver.due_ns()];
+        let next = next.into_iter().flatten().min();
         disk.advance_to(next.expect("the get goes on"));
     }
     panic!("a get never ends");
@@ -310,10 +296,9 @@ fn place(case: Case) -> RecordedStore {
         let made = lumpscope_platter::loops::configure(&image, "lumpscope-power", true);
         let (path, device) = made.expect("a loop device");
         run_ok(&["format", &plain(&path)]);
-        let _device = Some(device);
         return RecordedStore {
             path,
-            _device,
+            _device: Some(device),
             disk,
             folder,
         };

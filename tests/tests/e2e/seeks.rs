@@ -148,9 +148,7 @@ async fn compared(kind: StoreKind) -> Result<usize, String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_seek_distance_is_that_of_an_independent_tracer() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     for kind in StoreKind::ALL {
         let mut findings = Vec::new();
         let count = loop {

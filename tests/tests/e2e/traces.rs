@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use lumpscope_lab::disks::{Lab, StoreKind};
 use lumpscope_proto::v1::{
-    BlockIo, ExplainRequest, GetManyRequest, PutManyRequest, get_many_response, put_many_request,
-    put_many_response, put_request,
+    BlockIo, ExplainRequest, GetManyRequest, PutManyRequest, SlowRequest, get_many_response,
+    put_many_request, put_many_response, put_request,
 };
 use lumpscope_tests::client::{Client, content, id};
 use lumpscope_tests::collector::Collected;
-use lumpscope_tests::needs::{Need, alone};
+use lumpscope_tests::needs::{ROOT, alone};
 use lumpscope_tests::s3;
 use lumpscope_tests::service::{Service, lab_with_stores};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -70,6 +70,15 @@ async fn traced_put(client: &mut Client, id: u128, length: usize, flags: &str) -
     put.into_inner().request_id
 }
 
+async fn explained(client: &mut Client, request_id: u64) -> SlowRequest {
+    let told = client
+        .observe()
+        .explain(ExplainRequest { request_id })
+        .await;
+    let told = told.expect("it is known").into_inner();
+    told.request.expect("it is explained")
+}
+
 fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -102,18 +111,14 @@ fn metric(service: &Service, name: &str) -> Option<f64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_is_one_trace_down_to_its_block_requests() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
     // Neither asked for, nor slow, nor a fault of the service.
-    client
-        .put("raw", 1, content(1, 1, MIB))
-        .await
-        .expect("it works");
+    let put = client.put("raw", 1, content(1, 1, MIB)).await;
+    put.expect("it works");
     client.get("raw", 99).await.expect_err("it was never put");
     let request = traced_put(&mut client, 7, 3 * MIB, "01").await;
     let spans = until("the put's spans", || {
@@ -121,16 +126,8 @@ async fn a_put_is_one_trace_down_to_its_block_requests() {
         (!spans.is_empty()).then_some(spans)
     })
     .await;
-    let asked = ExplainRequest {
-        request_id: request,
-    };
-    let explained = client.observe().explain(asked).await.expect("it is known");
-    let blocks = explained
-        .into_inner()
-        .request
-        .expect("it is explained")
-        .blocks;
-    check_tree(&spans, request, &blocks);
+    let told = explained(&mut client, request).await;
+    check_tree(&spans, request, &told.blocks);
     let resource = collected.resource();
     assert_eq!(text(&resource, "service.name"), "lumpscope");
     let instance = text(&resource, "service.instance.id");
@@ -146,11 +143,8 @@ async fn a_put_is_one_trace_down_to_its_block_requests() {
     assert!(scraped.contains(&named), "{named}");
     let with_exemplar: Vec<&str> = scraped.lines().filter(|l| l.contains(&exemplar)).collect();
     assert_eq!(with_exemplar.len(), 1, "{with_exemplar:?}");
-    for part in [
-        "lumpscope_request_duration_seconds_bucket{",
-        "store=\"raw\"",
-        "method=\"put\"",
-    ] {
+    let bucket = "lumpscope_request_duration_seconds_bucket{";
+    for part in [bucket, "store=\"raw\"", "method=\"put\""] {
         assert!(with_exemplar[0].contains(part), "{with_exemplar:?}");
     }
     let sent = u64::try_from(spans.len()).expect("few");
@@ -166,44 +160,37 @@ async fn a_put_is_one_trace_down_to_its_block_requests() {
     traced_put(&mut client, 8, MIB, "01").await;
     drop(client);
     assert!(service.stop(), "the service ends well");
-    let requests = collected.spans().into_iter();
-    let requests = requests
-        .filter(|span| span.kind() == SpanKind::Server)
-        .count();
+    let requests = collected.spans().iter().filter(is_root).count();
     assert_eq!(requests, 2, "only what was sampled, and all of it");
+}
+
+fn is_root(span: &&Span) -> bool {
+    span.kind() == SpanKind::Server
 }
 
 /// One request, its stages, and as their children its block requests.
 fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
-    assert!(
-        spans.iter().all(|span| hex(&span.trace_id) == TRACE),
-        "one trace"
-    );
-    assert!(spans.iter().all(|span| span.trace_state == "vendor=1"));
+    for span in spans {
+        assert_eq!(hex(&span.trace_id), TRACE, "one trace");
+        assert_eq!(span.trace_state, "vendor=1");
+    }
     let ids: BTreeSet<&[u8]> = spans.iter().map(|span| &span.span_id[..]).collect();
     assert_eq!(ids.len(), spans.len(), "each span has its own id");
-    let roots: Vec<&Span> = spans
-        .iter()
-        .filter(|span| span.kind() == SpanKind::Server)
-        .collect();
+    let roots: Vec<&Span> = spans.iter().filter(is_root).collect();
     let [root] = roots[..] else {
         panic!("one request: {roots:?}");
     };
     assert_eq!(hex(&root.parent_span_id), PARENT);
     assert_eq!(root.name, "lumpscope.v1.LumpStore/Put");
     assert_eq!(text(&root.attributes, "rpc.system.name"), "grpc");
-    assert_eq!(
-        text(&root.attributes, "rpc.method"),
-        "lumpscope.v1.LumpStore/Put"
-    );
+    let expected = "lumpscope.v1.LumpStore/Put";
+    assert_eq!(text(&root.attributes, "rpc.method"), expected);
     assert_eq!(text(&root.attributes, "rpc.response.status_code"), "OK");
     assert_eq!(text(&root.attributes, "client.address"), "127.0.0.1");
     assert!(number(root, "client.port") > 0);
     assert_eq!(text(&root.attributes, "lumpscope.store"), "raw");
-    assert_eq!(
-        number(root, "lumpscope.request_id"),
-        i64::try_from(request).expect("small")
-    );
+    let expected = i64::try_from(request).expect("small");
+    assert_eq!(number(root, "lumpscope.request_id"), expected);
     assert_eq!(number(root, "lumpscope.bytes"), 3 << 20);
     let children = |parent: &Span| -> Vec<&Span> {
         let of = |span: &&Span| span.parent_span_id == parent.span_id;
@@ -219,10 +206,7 @@ fn check_tree(spans: &[Span], request: u64, blocks: &[BlockIo]) {
         let begin = span.start_time_unix_nano >= root.start_time_unix_nano;
         begin && span.end_time_unix_nano <= root.end_time_unix_nano
     };
-    assert!(
-        spans.iter().all(inside),
-        "all of it passes within the request"
-    );
+    assert!(spans.iter().all(inside), "all passes within the request");
     let place = |block: &BlockIo| (block.sector.cast_signed(), i64::from(block.sectors) * 512);
     let of_stage = |name: &str| -> BTreeSet<(i64, i64)> {
         let stage = stages.iter().find(|span| span.name == name);
@@ -258,12 +242,8 @@ async fn many(client: &mut Client, ids: std::ops::Range<u128>) {
     });
     let puts: Vec<PutManyRequest> = puts.collect();
     let puts = traced(tokio_stream::iter(puts), "01");
-    let mut stored = client
-        .raw()
-        .put_many(puts)
-        .await
-        .expect("taken")
-        .into_inner();
+    let stored = client.raw().put_many(puts).await;
+    let mut stored = stored.expect("taken").into_inner();
     let mut left: BTreeSet<u64> = (0..).zip(ids.clone()).map(|(index, _)| index).collect();
     while let Some(one) = stored.message().await.expect("answered") {
         let is_stored = matches!(one.outcome, Some(put_many_response::Outcome::Stored(_)));
@@ -276,12 +256,8 @@ async fn many(client: &mut Client, ids: std::ops::Range<u128>) {
         ..GetManyRequest::default()
     };
     let gets = traced(gets, "01");
-    let mut got = client
-        .raw()
-        .get_many(gets)
-        .await
-        .expect("taken")
-        .into_inner();
+    let got = client.raw().get_many(gets).await;
+    let mut got = got.expect("taken").into_inner();
     let mut bytes = 0;
     while let Some(one) = got.message().await.expect("answered") {
         if let Some(get_many_response::Part::Chunk(chunk)) = one.part {
@@ -295,15 +271,12 @@ async fn many(client: &mut Client, ids: std::ops::Range<u128>) {
 /// same, and every span lies within its parent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_lumps_in_one_call_are_one_trace_whose_stages_add_up() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let service = serve(&lab, collector, &["--trace-slower-than", "1h"]);
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
     many(&mut client, 1..40).await;
-    let is_root = |span: &&Span| span.kind() == SpanKind::Server;
     let spans = until("the spans of both calls", || {
         let spans = collected.spans();
         (spans.iter().filter(is_root).count() == 2).then_some(spans)
@@ -314,12 +287,7 @@ async fn many_lumps_in_one_call_are_one_trace_whose_stages_add_up() {
         let root = spans.iter().find(|span| span.name == name);
         let root = root.unwrap_or_else(|| panic!("{method} in {spans:?}"));
         let request_id = number(root, "lumpscope.request_id").cast_unsigned();
-        let told = client
-            .observe()
-            .explain(ExplainRequest { request_id })
-            .await;
-        let told = told.expect("it is known").into_inner().request;
-        let told = told.expect("it is explained");
+        let told = explained(&mut client, request_id).await;
         let stages: u64 = told.stages.iter().map(|stage| stage.total_ns).sum();
         assert_eq!(stages, told.total_ns, "{method}: {:?}", told.stages);
         let took = |span: &Span| span.end_time_unix_nano - span.start_time_unix_nano;
@@ -347,9 +315,7 @@ fn check_within(spans: &[Span], parent: &Span) {
 /// Clients that put at a time share flushes and wait for each other's batches; and S3 has clients, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_span_is_linked_with_those_of_the_requests_that_it_names() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     let (collector, collected) = Collected::listen(any()).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -374,7 +340,6 @@ async fn a_span_is_linked_with_those_of_the_requests_that_it_names() {
     for put in puts.collect::<Vec<_>>() {
         put.await.expect("no panic");
     }
-    let is_root = |span: &&Span| span.kind() == SpanKind::Server;
     let spans = until("a span of each request", || {
         let spans = collected.spans();
         (spans.iter().filter(is_root).count() == 161).then_some(spans)
@@ -409,9 +374,7 @@ async fn a_span_is_linked_with_those_of_the_requests_that_it_names() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "200M");
     // A port that is free, and on which nobody answers for now.
     let away = std::net::TcpListener::bind(any()).and_then(|listener| listener.local_addr());
@@ -420,10 +383,8 @@ async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
     let service = serve(&lab, away, &["--trace-slower-than", "1us"]);
     let mut client = Client::connect(&service.grpc).await.expect("it is up");
     for id in 0..20 {
-        client
-            .put("raw", id, content(id, 1, 70_000))
-            .await
-            .expect("it works");
+        let put = client.put("raw", id, content(id, 1, 70_000)).await;
+        put.expect("it works");
     }
     let failed = "lumpscope_trace_spans_dropped_total{reason=\"export_failed\"}";
     let dropped = until("spans that nobody takes", || {
@@ -437,16 +398,11 @@ async fn slow_requests_are_kept_and_a_collector_that_is_away_harms_nobody() {
     let (_, collected) = Collected::listen(away).await;
     let mut last = 0;
     for id in 100..110 {
-        last = client
-            .put("raw", id, content(id, 1, 70_000))
-            .await
-            .expect("it works")
-            .request_id;
+        let put = client.put("raw", id, content(id, 1, 70_000)).await;
+        last = put.expect("it works").request_id;
     }
-    let kept = |span: &Span| {
-        span.kind() == SpanKind::Server
-            && number(span, "lumpscope.request_id") == i64::try_from(last).expect("small")
-    };
+    let last = i64::try_from(last).expect("small");
+    let kept = |span: &Span| is_root(&span) && number(span, "lumpscope.request_id") == last;
     until("the last put's span", || {
         collected.spans().iter().any(kept).then_some(())
     })

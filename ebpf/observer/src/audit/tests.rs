@@ -42,10 +42,8 @@ fn equal_counts_are_complete() {
     counters[stats::FLUSH_PARENTS] = 1;
     let report = at_rest(&idle(counters, stat(4, 4096)));
     assert!(report.complete, "{report:?}");
-    assert_eq!(
-        report.finding,
-        "complete: 4 requests seen, as the kernel counted"
-    );
+    let expected = "complete: 4 requests seen, as the kernel counted";
+    assert_eq!(report.finding, expected);
 }
 
 #[test]
@@ -61,17 +59,14 @@ fn what_has_no_owner_yet_is_said() {
         report
     };
     assert_eq!(told(1).unread, 2);
-    assert_eq!(
-        told(1).finding,
-        "complete: 4 requests seen, as the kernel counted; of 2 of them the owner is not known yet"
-    );
-    assert_eq!(
-        told(3),
-        AuditReport {
-            unread: 0,
-            ..at_rest(&idle(counters, stat(4, 4096)))
-        }
-    );
+    let words = "of 2 of them the owner is not known yet";
+    let words = format!("complete: 4 requests seen, as the kernel counted; {words}");
+    assert_eq!(told(1).finding, words);
+    let expected = AuditReport {
+        unread: 0,
+        ..at_rest(&idle(counters, stat(4, 4096)))
+    };
+    assert_eq!(told(3), expected);
 }
 
 #[test]
@@ -89,10 +84,8 @@ fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
     let known = [sent(100, 64), sent(300, 128)];
     let report = oldest_of(2, &known, 1000);
     assert_eq!((report.requests, report.oldest_ns), (2, 900));
-    assert_eq!(
-        report.oldest,
-        "write of 8 sectors at sector 64 by dd (process 7)"
-    );
+    let expected = "write of 8 sectors at sector 64 by dd (process 7)";
+    assert_eq!(report.oldest, expected);
     // The kernel counts one: the first has ended unseen.
     assert_eq!(oldest_of(1, &known, 1000).oldest_ns, 700);
     let unseen = oldest_of(3, &[], 1000);
@@ -189,10 +182,9 @@ fn what_was_found_late_is_there_with_its_time_unknown() {
     };
     assert_eq!(report.untold, [untold]);
     let moves = report.untold_moves.as_ref().expect("they moved the head");
-    assert_eq!(
-        (moves.requests, moves.seeks, moves.travel_bytes),
-        (2, 1, 4096)
-    );
+    assert_eq!(moves.requests, 2);
+    assert_eq!(moves.seeks, 1);
+    assert_eq!(moves.travel_bytes, 4096);
     let counted = (report.found_late, report.reissues, report.not_sampled);
     assert_eq!(counted, (2, 4, 2));
     // One that was found twice would be one too many.
@@ -238,11 +230,9 @@ fn a_full_table_makes_it_incomplete() {
     // At once: it does not pass.
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
     assert!(!report.complete && !report.settling, "{report:?}");
-    assert_eq!(
-        report.finding,
-        "incomplete: the start of 2 requests was not seen; 2 requests did not fit into the \
-         table of those in flight"
-    );
+    let words = "incomplete: the start of 2 requests was not seen; 2 requests did not fit into the \
+                 table of those in flight";
+    assert_eq!(report.finding, words);
     assert_eq!((report.unmatched, report.in_flight_full), (2, 2));
 }
 
@@ -250,18 +240,14 @@ fn a_full_table_makes_it_incomplete() {
 fn every_lack_is_said() {
     let report = judge(&idle(seen(3, 4096), stat(5, 8192)), 2, true);
     assert!(!report.complete);
-    assert_eq!(
-        report.finding,
-        "incomplete: 3 requests and 4,096 bytes seen, 5 and 8,192 counted by the kernel; \
-         the kernel skipped a probe 2 times"
-    );
+    let words = "incomplete: 3 requests and 4,096 bytes seen, 5 and 8,192 counted by the kernel; \
+                 the kernel skipped a probe 2 times";
+    assert_eq!(report.finding, words);
     let mut counters = seen(3, 4096);
     counters[stats::RING_LOST] = 1;
     let report = judge(&idle(counters, stat(3, 4096)), 0, false);
-    assert!(
-        !report.complete && report.finding.contains("1 event did not fit"),
-        "{report:?}"
-    );
+    assert!(!report.complete, "{report:?}");
+    assert!(report.finding.contains("1 event did not fit"), "{report:?}");
     let unread = Compared {
         kernel: None,
         ..idle(seen(0, 0), DiskStat::default())
@@ -323,17 +309,14 @@ fn a_driver_that_counts_bios_its_own_way_is_complete_by_bytes() {
     // zram does not count discards.
     let zram = at_rest(&bios([4096, 8192, 1 << 20], 0, 3, [4096, 8192, 0]));
     assert!(zram.complete, "{zram:?}");
-    assert_eq!(
-        zram.finding,
-        "complete: 259 requests seen, with as many bytes as the kernel counted; what the kernel does \
-         not count on this disk: discard (1,048,576 bytes)"
-    );
+    let words = "complete: 259 requests seen, with as many bytes as the kernel counted; what the kernel does \
+                 not count on this disk: discard (1,048,576 bytes)";
+    assert_eq!(zram.finding, words);
     // Others count nothing.
     let none = at_rest(&bios([4096, 8192, 0], 0, 0, [0; 3]));
-    assert!(
-        none.complete && none.finding.contains("read (4,096 bytes), write"),
-        "{none:?}"
-    );
+    assert!(none.complete, "{none:?}");
+    let words = "read (4,096 bytes), write";
+    assert!(none.finding.contains(words), "{none:?}");
     // What writes zeroes is counted by some.
     for written in [8192, 8192 + 65_536] {
         let report = at_rest(&bios([0, 8192, 0], 65_536, 2, [0, written, 0]));
@@ -344,10 +327,8 @@ fn a_driver_that_counts_bios_its_own_way_is_complete_by_bytes() {
 #[test]
 fn a_bio_that_was_not_seen_is_missing_by_its_bytes() {
     let lost = bios([4096, 8192, 0], 0, 4, [4096, 12_288, 0]);
-    assert_eq!(
-        (lost.difference(), lost.missing()),
-        (Difference::Missing, 8)
-    );
+    assert_eq!(lost.difference(), Difference::Missing);
+    assert_eq!(lost.missing(), 8);
     assert!(!at_rest(&lost).complete);
     let ahead = bios([4096, 8192, 0], 0, 2, [4096, 4096, 0]);
     assert_eq!(ahead.difference(), Difference::Ahead);

@@ -124,7 +124,7 @@ pub struct Declared {
 }
 
 /// A request that has ended; the stage times add up to `end_ns - begin_ns`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRequest {
     /// Id of the request.
     pub request: u64,

@@ -220,17 +220,12 @@ mod tests {
         };
         EndedRequest {
             request,
-            store: 0,
             method: "get".into(),
-            bytes: 0,
             begin_ns: end_ns - total_ns,
             end_ns,
             ok: true,
-            stages_ns: [0; 6],
-            commit_ns: [0; 3],
-            control: false,
-            waited_for: None,
             trace: traced.then_some(trace),
+            ..EndedRequest::default()
         }
     }
 

@@ -160,10 +160,9 @@ mod tests {
         let told = it.report(&cgroups);
         let of = |at: usize| (told[at].pid, told[at].cgroup_id, told[at].cgroup.as_str());
         assert_eq!((of(0), of(1)), ((1, 8, ""), (1, 9, "/a")));
-        assert_eq!(
-            (told[1].requests, told[1].flushes, told[1].device_ns),
-            (2, 1, 10)
-        );
+        assert_eq!(told[1].requests, 2);
+        assert_eq!(told[1].flushes, 1);
+        assert_eq!(told[1].device_ns, 10);
         assert_eq!((told[1].read_bytes, told[0].written_bytes), (4096, 4096));
     }
 

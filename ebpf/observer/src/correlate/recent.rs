@@ -181,10 +181,8 @@ mod tests {
         all.extend((10..).take(MAX_RECENT - 6));
         assert_eq!(insert(&mut all, 0, |n| *n), Some(0));
         assert_eq!(insert(&mut all, 8, |n| *n), Some(1));
-        assert_eq!(
-            all.iter().take(6).copied().collect::<Vec<u64>>(),
-            [3, 5, 7, 7, 8, 9]
-        );
+        let expected = [3, 5, 7, 7, 8, 9];
+        assert_eq!(all.iter().take(6).copied().collect::<Vec<u64>>(), expected);
         assert_eq!(all.len(), MAX_RECENT);
     }
 }

@@ -56,17 +56,13 @@ mod tests {
     fn ended(data: u64) -> EndedRequest {
         EndedRequest {
             request: 1,
-            store: 0,
             method: "put".into(),
             bytes: 1,
-            begin_ns: 0,
             end_ns: 100,
             ok: true,
             stages_ns: [1, 2, 3, data, 4, 5],
             commit_ns: [6, 7, 8],
-            control: false,
-            waited_for: None,
-            trace: None,
+            ..EndedRequest::default()
         }
     }
 
@@ -88,15 +84,11 @@ mod tests {
             data,
             ..Open::default()
         };
-        assert_eq!(
-            split(&ended(40), &open),
-            [1, 2, 3, 15, 5, 20, 4, 6, 7, 8, 5]
-        );
+        let expected = [1, 2, 3, 15, 5, 20, 4, 6, 7, 8, 5];
+        assert_eq!(split(&ended(40), &open), expected);
         // More block time than data time cannot be: the stages still add up.
         assert_eq!(split(&ended(22), &open), [1, 2, 3, 0, 2, 20, 4, 6, 7, 8, 5]);
-        assert_eq!(
-            split(&ended(40), &Open::default()),
-            [1, 2, 3, 40, 0, 0, 4, 6, 7, 8, 5]
-        );
+        let expected = [1, 2, 3, 40, 0, 0, 4, 6, 7, 8, 5];
+        assert_eq!(split(&ended(40), &Open::default()), expected);
     }
 }

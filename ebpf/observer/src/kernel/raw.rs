@@ -325,10 +325,8 @@ mod tests {
             ],
         );
         let plan = plan_of(&it, "").expect("it works");
-        assert_eq!(
-            programs(&plan),
-            ["done_raw", "issue_q_raw", "start_bio_q_raw"]
-        );
+        let expected = ["done_raw", "issue_q_raw", "start_bio_q_raw"];
+        assert_eq!(programs(&plan), expected);
         assert_eq!(global(&plan, "RQ_DISK"), Some(24));
         assert_eq!(global(&plan, "RQ_BIO"), Some(20));
         assert_eq!(global(&plan, "BY_BIO"), Some(1));

@@ -378,17 +378,11 @@ mod tests {
     fn ended(request: u64, took_ns: u64) -> Input {
         Input::Ended(EndedRequest {
             request,
-            store: 0,
             method: "put_small".into(),
-            bytes: 0,
-            begin_ns: 0,
             end_ns: took_ns,
             ok: true,
             control: request == CONTROL,
-            stages_ns: [0; 6],
-            commit_ns: [0; 3],
-            waited_for: None,
-            trace: None,
+            ..EndedRequest::default()
         })
     }
 

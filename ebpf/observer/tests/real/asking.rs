@@ -36,10 +36,8 @@ fn three_requests() -> RequestViews {
         operation: Some("write".to_owned()),
         ..BlockFilter::default()
     };
-    let (blocks, traced) = (
-        observer.watch_blocks(filter, 1000),
-        observer.watch_traced(10),
-    );
+    let blocks = observer.watch_blocks(filter, 1000);
+    let traced = observer.watch_traced(10);
     let inputs = observer.watch_inputs(10_000);
     it.request(1, "put", MIB, || it.write(1, MIB, 1 << 20));
     it.request(2, "put", 4096, || {
@@ -58,18 +56,14 @@ fn three_requests() -> RequestViews {
         end_ns,
         ok: true,
         stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
-        commit_ns: [0; 3],
-        control: false,
-        waited_for: None,
         trace: Some(TRACE),
+        ..EndedRequest::default()
     });
     let report = it.report();
     let explained = (1..=3).filter_map(|id| observer.explain(id)).collect();
     let slowest = observer.slowest(Some("it"), false, Duration::from_secs(60), 10);
-    assert_eq!(
-        observer.slowest(Some("none"), false, Duration::from_secs(60), 10),
-        []
-    );
+    let none = observer.slowest(Some("none"), false, Duration::from_secs(60), 10);
+    assert_eq!(none, []);
     assert_eq!(observer.explain(4), None);
     RequestViews {
         report,
@@ -84,57 +78,43 @@ fn three_requests() -> RequestViews {
 
 #[test]
 fn a_request_is_explained_watched_recorded_and_replayed_alike() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let mut last = None;
     let _ = until_complete(|| {
         let found = three_requests();
         last.insert(found).report.clone()
     });
     let found = last.expect("it ran");
-    assert_eq!(
-        (found.explained.len(), found.slowest.len(), found.lost),
-        (3, 3, 0)
-    );
+    assert_eq!(found.explained.len(), 3);
+    assert_eq!(found.slowest.len(), 3);
+    assert_eq!(found.lost, 0);
     for told in &found.explained {
-        assert!(
-            told.block_requests >= 1 && !told.steps.is_empty(),
-            "{told:#?}"
-        );
-        assert_eq!(
-            (told.store.as_str(), told.device.as_str()),
-            ("it", &*found.report.device)
-        );
+        assert!(told.block_requests >= 1, "{told:#?}");
+        assert!(!told.steps.is_empty(), "{told:#?}");
+        assert_eq!(told.store.as_str(), "it");
+        assert_eq!(told.device.as_str(), &*found.report.device);
         let total = i64::try_from(told.total_ns).expect("short");
         for block in &told.blocks {
             let times = [block.queued_at_ns, block.issued_at_ns, block.done_at_ns];
             let known: Vec<i64> = times.into_iter().flatten().collect();
-            assert!(
-                known.is_sorted() && known.iter().all(|at| (0..=total).contains(at)),
-                "{told:#?}"
-            );
+            assert!(known.is_sorted(), "{told:#?}");
+            assert!(known.iter().all(|at| (0..=total).contains(at)), "{told:#?}");
         }
         assert!(found.slowest.contains(told));
     }
     assert_eq!(found.traced.len(), 1);
-    assert_eq!(
-        (found.traced[0].request.request_id, found.traced[0].trace),
-        (3, TRACE)
-    );
+    assert_eq!(found.traced[0].request.request_id, 3);
+    assert_eq!(found.traced[0].trace, TRACE);
 
-    let written: u64 = found
-        .lines
-        .iter()
-        .map(|line| u64::from(line.sectors) * 512)
-        .sum();
-    assert_eq!(written, MIB + 4096 + 8192, "{:#?}", found.lines);
-    assert!(
-        found
-            .lines
-            .iter()
-            .all(|line| line.owner == "request" && line.stores == ["it"])
-    );
+    let lines = &found.lines;
+    let written: u64 = lines.iter().map(|line| u64::from(line.sectors) * 512).sum();
+    assert_eq!(written, MIB + 4096 + 8192, "{lines:#?}");
+    for line in lines {
+        assert!(
+            line.owner == "request" && line.stores == ["it"],
+            "{line:#?}"
+        );
+    }
 
     let mut replay = Replay::new();
     let mut replayed = Vec::new();
@@ -185,9 +165,7 @@ fn recorded_flight(dir: &std::path::Path) -> Tuning {
 
 #[test]
 fn the_last_minute_is_written_when_a_request_is_slow() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, recorded_flight(dir.path()));
@@ -207,9 +185,7 @@ fn the_last_minute_is_written_when_a_request_is_slow() {
 
 #[test]
 fn what_is_slow_is_judged_by_the_disk() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let device = LoopDevice::new(64 * MIB);
     let name = device.path.file_name().expect("a name").to_str();
@@ -237,9 +213,7 @@ fn what_is_slow_is_judged_by_the_disk() {
 
 #[test]
 fn the_last_minute_is_written_while_an_io_does_not_return() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, recorded_flight(dir.path()));
@@ -267,9 +241,7 @@ fn the_last_minute_is_written_while_an_io_does_not_return() {
 
 #[test]
 fn the_last_minute_is_written_when_a_block_request_fails_or_somebody_asks_for_it() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     for fails in [true, false] {
         let dir = tempfile::tempdir().expect("a folder");
         let device = LoopDevice::new(64 * MIB);

@@ -7,7 +7,7 @@ use lumpscope_needs::skipped;
 use lumpscope_observer::{Flavour, Op, Purpose, StoreReport, Tuning};
 
 use crate::support::{
-    LoopDevice, Watched, forced, mount_tracefs, owned, ready, sh, until_complete,
+    LoopDevice, Watched, dd, forced, mount_tracefs, observer_of, owned, ready, sh, until_complete,
 };
 
 const MIB: u64 = 1 << 20;
@@ -52,10 +52,8 @@ impl Mapped {
         let below = LoopDevice::new(bytes);
         let name = format!("lumpscope-{}", std::process::id());
         let table = format!("0 {} linear {} 0", bytes / 512, below.path.display());
-        sh(
-            "dmsetup",
-            &["create", &name, "--noudevsync", "--table", &table],
-        );
+        let args = ["create", &name, "--noudevsync", "--table", &table];
+        sh("dmsetup", &args);
         Some(Mapped { name, below })
     }
 
@@ -101,10 +99,8 @@ fn every_bio_is_attributed(path: &Path, flavour: Flavour) {
     let at = |id: u64| {
         let found = report.slowest.iter().find(|s| s.request_id == id);
         let first = found.expect("among the slowest").blocks[0].clone();
-        assert_eq!(
-            first.queue_ns, 0,
-            "it is queued and sent at once: {first:?}"
-        );
+        // It is queued and sent at once.
+        assert_eq!(first.queue_ns, 0, "{first:?}");
         (first.sector, first.sectors, first.seek_bytes)
     };
     assert_eq!(at(1), (2048, 128, None));
@@ -128,11 +124,9 @@ fn every_kind_of_bio_is_counted(path: &Path, flavour: Flavour) {
         sh("mkfs.ext4", &["-q", "-F", device]);
         sh("mount", &[device, at]);
         for name in ["a", "b", "c"] {
-            let file = format!("of={at}/{name}");
-            sh(
-                "dd",
-                &["if=/dev/zero", &file, "bs=64K", "count=16", "conv=fsync"],
-            );
+            dd(&format!(
+                "if=/dev/zero of={at}/{name} bs=64K count=16 conv=fsync"
+            ));
         }
         sh("umount", &[at]);
         it.report()
@@ -143,9 +137,7 @@ fn every_kind_of_bio_is_counted(path: &Path, flavour: Flavour) {
 
 #[test]
 fn what_a_driver_counts_its_own_way_makes_no_audit_incomplete() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         if let Some(mapped) = Mapped::new(64 * MIB) {
@@ -163,9 +155,7 @@ fn what_a_driver_counts_its_own_way_makes_no_audit_incomplete() {
 
 #[test]
 fn a_bio_disk_in_memory_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         let Some(zram) = Zram::new() else {
@@ -178,9 +168,7 @@ fn a_bio_disk_in_memory_is_observed() {
 
 #[test]
 fn a_bio_disk_of_the_device_mapper_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         let Some(mapped) = Mapped::new(64 * MIB) else {
@@ -194,9 +182,7 @@ fn a_bio_disk_of_the_device_mapper_is_observed() {
 /// An NVMe disk to which several controllers may lead: it is given bios, and its paths make the requests.
 #[test]
 fn a_disk_with_paths_is_observed_on_them() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let disks = std::fs::read_dir("/sys/block")
         .expect("the disks")
@@ -212,10 +198,8 @@ fn a_disk_with_paths_is_observed_on_them() {
     for flavour in FLAVOURS {
         let report = until_complete(|| {
             let it = Watched::new(disk, forced(flavour));
-            assert_eq!(
-                it.observer.store_status("it").expect("it").mode,
-                flavour.name()
-            );
+            let status = it.observer.store_status("it").expect("it");
+            assert_eq!(status.mode, flavour.name());
             for request in 1..=4 {
                 it.request(request, "put", 64 << 10, || {
                     it.write(request, request * MIB, 64 * KIB);
@@ -234,9 +218,7 @@ fn a_disk_with_paths_is_observed_on_them() {
 /// Both kinds of disks at once: none shows up in the other's numbers.
 #[test]
 fn a_bio_disk_and_the_disk_below_it_are_two() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let Some(mapped) = Mapped::new(64 * MIB) else {
         skipped("this kernel has no device mapper");
         return;
@@ -253,9 +235,7 @@ fn a_bio_disk_and_the_disk_below_it_are_two() {
 
 #[test]
 fn without_the_start_of_requests_the_rest_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in FLAVOURS {
         let report = until_complete(|| {
@@ -268,10 +248,9 @@ fn without_the_start_of_requests_the_rest_is_observed() {
             let programs = it.observer.programs();
             let start = programs.iter().find(|p| p.name.starts_with("start"));
             let start = start.expect("it is listed");
-            assert!(
-                !start.attached && start.not_attached_because.contains("no tracepoint"),
-                "{start:?}"
-            );
+            assert!(!start.attached, "{start:?}");
+            let because = &start.not_attached_because;
+            assert!(because.contains("no tracepoint"), "{start:?}");
             it.request(1, "put", 4096, || it.write(1, 8 * MIB, 4 * KIB));
             it.request(2, "put", 4096, || {
                 it.write(2, MIB, 4 * KIB);
@@ -279,11 +258,8 @@ fn without_the_start_of_requests_the_rest_is_observed() {
             });
             it.report()
         });
-        assert!(
-            report.audit.finding.contains("does not show when"),
-            "{:?}",
-            report.audit
-        );
+        let audit = &report.audit;
+        assert!(audit.finding.contains("does not show when"), "{audit:?}");
         assert_eq!(report.block.attributed_bytes, 8192, "{:?}", report.block);
         let second = report.slowest.iter().find(|s| s.request_id == 2);
         let block = &second.expect("it").blocks[0];
@@ -294,27 +270,15 @@ fn without_the_start_of_requests_the_rest_is_observed() {
 
 #[test]
 fn without_what_is_needed_nothing_is_observed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(MIB);
-    let observer = lumpscope_observer::Observer::start(lumpscope_observer::ObserverOptions {
-        stores: vec![lumpscope_observer::WatchedStore {
-            name: "it".to_owned(),
-            path: device.path.clone(),
-            guard: lumpscope_observer::GuardPolicy::Off,
-        }],
-        enabled: true,
-        tuning: Tuning {
-            hidden_hooks: vec!["block_rq_issue".to_owned()],
-            ..Tuning::default()
-        },
-        ..Default::default()
-    });
-    let status = observer.store_status("it").expect("it");
+    let tuning = Tuning {
+        hidden_hooks: vec!["block_rq_issue".to_owned()],
+        ..Tuning::default()
+    };
+    let status = observer_of(&device.path, tuning).store_status("it");
+    let status = status.expect("it");
     assert!(!status.observed, "{status:?}");
-    assert!(
-        status.why_not.contains("no tracepoint block_rq_issue"),
-        "{status:?}"
-    );
+    let lacks = "no tracepoint block_rq_issue";
+    assert!(status.why_not.contains(lacks), "{status:?}");
 }

@@ -1,10 +1,10 @@
 //! Known I/O, and every block request of it.
 
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::support::{
-    self, Aligned, LoopDevice, Watched, forced, mount_tracefs, owned, ready, until_complete,
+    Aligned, LoopDevice, Watched, dd, forced, mount_tracefs, owned, ready, until_complete,
 };
 use lumpscope_observer::{FailureTotal, Flavour, HeatCell, Op, Purpose, StoreReport, Tuning};
 
@@ -15,10 +15,8 @@ const KIB: usize = 1 << 10;
 fn known_io(flavour: Flavour) -> StoreReport {
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, forced(flavour));
-    assert_eq!(
-        it.observer.store_status("it").expect("it").mode,
-        flavour.name()
-    );
+    let status = it.observer.store_status("it").expect("it");
+    assert_eq!(status.mode, flavour.name());
     it.request(1, "put", 64 << 10, || it.write(1, MIB, 64 * KIB));
     it.request(2, "put", 4 << 10, || it.write(2, 8 * MIB, 4 * KIB));
     it.request(3, "put", 4 << 10, || {
@@ -40,10 +38,8 @@ fn byte_exact(flavour: Flavour) {
 
     let block = &report.block;
     assert_eq!((block.data_requests, block.sequential), (5, 1), "{block:?}");
-    assert_eq!(
-        (block.own_bytes, block.attributed_bytes),
-        (140 << 10, 140 << 10)
-    );
+    assert_eq!(block.own_bytes, 140 << 10);
+    assert_eq!(block.attributed_bytes, 140 << 10);
     assert_eq!((block.shared_bytes, block.unattributed_bytes), (0, 0));
     assert_eq!(owned(&report, "request", "write"), (3, 72 << 10));
     assert_eq!(owned(&report, "request", "read"), (1, 64 << 10));
@@ -51,22 +47,14 @@ fn byte_exact(flavour: Flavour) {
     assert_eq!(owned(&report, "request", "flush"), (1, 0));
 
     let of = |id: u64| {
-        let slow = report
-            .slowest
-            .iter()
-            .find(|s| s.request_id == id)
-            .expect("among the slowest");
+        let slow = report.slowest.iter().find(|s| s.request_id == id);
+        let slow = slow.expect("among the slowest");
         assert!(!slow.sentence.is_empty());
         slow.blocks.clone()
     };
     let at = |id: u64| {
-        let first = &of(id)[0];
-        (
-            first.sector,
-            first.sectors,
-            first.own_bytes,
-            first.seek_bytes,
-        )
+        let it = &of(id)[0];
+        (it.sector, it.sectors, it.own_bytes, it.seek_bytes)
     };
     assert_eq!(at(1), (2048, 128, 64 << 10, None));
     assert_eq!(at(2), (16384, 8, 4096, Some((7 << 20) - (64 << 10))));
@@ -75,18 +63,13 @@ fn byte_exact(flavour: Flavour) {
     assert_eq!(of(2)[0].previous_owner, "request 1");
     assert_eq!(of(4)[0].previous_owner, "request 3");
     let flush = &of(3)[1];
-    assert_eq!(
-        (flush.operation.as_str(), flush.purpose.as_str()),
-        ("flush", "flush")
-    );
+    assert_eq!(flush.operation.as_str(), "flush");
+    assert_eq!(flush.purpose.as_str(), "flush");
     assert!(flush.shared, "two requests waited for it");
 
+    // All data requests but the first have a seek.
     let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
-    assert_eq!(
-        cells, 4,
-        "all data requests but the first have a seek: {:?}",
-        report.heat
-    );
+    assert_eq!(cells, 4, "{:?}", report.heat);
     shapes_are_exact(&report);
     for operation in &report.operations {
         let stages: u64 = operation.stages.iter().map(|s| s.total_ns).sum();
@@ -128,34 +111,26 @@ fn shapes_are_exact(report: &StoreReport) {
 
 #[test]
 fn btf_tracepoints_are_byte_exact() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     byte_exact(Flavour::TpBtf);
 }
 
 #[test]
 fn raw_tracepoints_are_byte_exact() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     byte_exact(Flavour::RawTp);
 }
 
 #[test]
 fn classic_tracepoints_are_byte_exact() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     byte_exact(Flavour::Classic);
 }
 
 #[test]
 fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let device = LoopDevice::new(1024 * MIB);
         let it = Watched::new(&device.path, Tuning::default());
@@ -177,28 +152,19 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
     });
     let bytes = 64 * 4 * MIB;
     let audit = &report.audit;
-    assert_eq!(
-        (audit.agreements, audit.submission_unknown),
-        (report.block.data_requests, 0),
-        "{audit:?}"
-    );
-    assert_eq!(report.block.own_bytes, 2 * bytes);
-    assert_eq!(
-        report.block.attributed_bytes,
-        2 * bytes,
-        "{:?}",
-        report.block
-    );
+    assert_eq!(audit.agreements, report.block.data_requests, "{audit:?}");
+    assert_eq!(audit.submission_unknown, 0, "{audit:?}");
+    let block = &report.block;
+    assert_eq!(block.own_bytes, 2 * bytes);
+    assert_eq!(block.attributed_bytes, 2 * bytes, "{block:?}");
     let (writes, written) = owned(&report, "request", "write");
     assert!(writes > 64, "4 MiB do not fit into one block request");
     assert_eq!(written, bytes);
     let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
     // The disk's first request has no distance, and one that was found late no device time.
-    let missing = report.block.data_requests - cells;
-    assert!(
-        (audit.found_late.max(1)..=audit.found_late + 1).contains(&missing),
-        "{missing} are missing: {audit:?}"
-    );
+    let (late, missing) = (audit.found_late, block.data_requests - cells);
+    let fits = (late.max(1)..=late + 1).contains(&missing);
+    assert!(fits, "{missing} are missing: {audit:?}");
     for slow in &report.slowest {
         let own: u64 = slow.blocks.iter().map(|b| b.own_bytes).sum();
         assert_eq!(own, 4 * MIB, "{slow:?}");
@@ -207,9 +173,7 @@ fn a_split_write_is_one_request_s_and_in_many_threads_nothing_is_mixed_up() {
 
 #[test]
 fn failed_and_merged_requests_are_counted_as_the_kernel_counts_them() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         let report = until_complete(|| {
@@ -217,9 +181,8 @@ fn failed_and_merged_requests_are_counted_as_the_kernel_counts_them() {
             let before = merged(&device.path);
             let it = Watched::new(&device.path, forced(flavour));
             it.write(1, MIB, 4 * KIB);
-            let path = format!("of={}", device.path.display());
-            let many = ["if=/dev/zero", &path, "bs=1M", "count=4", "conv=fsync"];
-            support::sh("dd", &many);
+            let of = format!("of={}", device.path.display());
+            dd(&format!("if=/dev/zero {of} bs=1M count=4 conv=fsync"));
             device.empty();
             it.request(7, "get", 4096, || {
                 for _ in 0..3 {
@@ -256,8 +219,8 @@ fn merged(device: &Path) -> [u64; 3] {
     let name = device.file_name().and_then(|name| name.to_str());
     let stat = format!("/sys/block/{}/stat", name.expect("a device"));
     let stat = std::fs::read_to_string(stat).expect("its statistics");
-    let fields: Vec<u64> = stat
-        .split_whitespace()
+    let fields = stat.split_whitespace();
+    let fields: Vec<u64> = fields
         .map(|field| field.parse().expect("a number"))
         .collect();
     [1, 5, 12].map(|at| fields.get(at).copied().unwrap_or(0))
@@ -265,45 +228,27 @@ fn merged(device: &Path) -> [u64; 3] {
 
 #[test]
 fn what_nobody_declared_is_not_guessed() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let device = LoopDevice::new(64 * MIB);
         let it = Watched::new(&device.path, Tuning::default());
         it.undeclared(Op::Write, MIB, 8 * KIB);
-        let path = device.path.to_str().expect("UTF-8");
-        support::sh(
-            "dd",
-            &[
-                "if=/dev/zero",
-                &format!("of={path}"),
-                "bs=64k",
-                "count=2",
-                "oflag=direct",
-                "conv=notrunc",
-            ],
-        );
+        let of = format!("of={}", device.path.display());
+        dd(&format!(
+            "if=/dev/zero {of} bs=64k count=2 oflag=direct conv=notrunc"
+        ));
         it.report()
     });
     assert_eq!(report.block.unattributed_bytes, 8 << 10);
-    assert_eq!(
-        (report.block.own_bytes, report.block.attributed_bytes),
-        (8 << 10, 0)
-    );
-    assert_eq!(
-        owned(&report, "other", "write"),
-        (2, 128 << 10),
-        "{:?}",
-        report.block
-    );
+    assert_eq!(report.block.own_bytes, 8 << 10);
+    assert_eq!(report.block.attributed_bytes, 0);
+    let others = owned(&report, "other", "write");
+    assert_eq!(others, (2, 128 << 10), "{:?}", report.block);
 }
 
 #[test]
 fn lost_events_are_counted_exactly() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let tuning = Tuning {
         ring_bytes: Some(4096),
@@ -316,26 +261,31 @@ fn lost_events_are_counted_exactly() {
     }
     let report = it.report();
     let audit = &report.audit;
-    assert_eq!(
-        (audit.seen_requests, audit.kernel_requests),
-        (500, 500),
-        "{audit:?}"
-    );
+    assert_eq!(audit.seen_requests, 500, "{audit:?}");
+    assert_eq!(audit.kernel_requests, 500, "{audit:?}");
     assert!(audit.lost_events > 400, "{audit:?}");
     assert_eq!(report.block.data_requests, 500, "{audit:?}");
     let told = owned(&report, "request", "write").0;
     assert_eq!(told + audit.lost_events, 500, "{audit:?}");
-    assert!(
-        !audit.complete && audit.finding.contains("did not fit into the ring"),
-        "{audit:?}"
-    );
+    let is_said = audit.finding.contains("did not fit into the ring");
+    assert!(!audit.complete && is_said, "{audit:?}");
     let cells: u64 = report.heat.iter().map(|cell| cell.count).sum();
     // The first has no distance, one that was found late no device time.
     let (late, missing) = (audit.found_late, 500 - cells);
+    let fits = (late.max(1)..=late + 1).contains(&missing);
     assert!(
-        (late.max(1)..=late + 1).contains(&missing),
+        fits,
         "the kernel's histogram loses nothing: {cells} cells, {audit:?}"
     );
+}
+
+/// With `LUMPSCOPE_RECORD=DIR` a recording is left there.
+fn recorded(name: &str) -> Tuning {
+    let dir = std::env::var_os("LUMPSCOPE_RECORD").map(PathBuf::from);
+    Tuning {
+        record: dir.map(|dir| dir.join(format!("{name}.jsonl"))),
+        ..Tuning::default()
+    }
 }
 
 /// Puts into a zero-written file: all data bytes are the requests', the rest the file system's.
@@ -343,27 +293,11 @@ fn file_store(mkfs: &str, args: &[&str]) {
     let report = until_complete(|| {
         let mounted = LoopDevice::mounted(512 * MIB, mkfs, args);
         let path = mounted.zeroed("store.lusf", 128 << 20);
-        let record = std::env::var_os("LUMPSCOPE_RECORD")
-            .map(|dir| Path::new(&dir).join(format!("{}.jsonl", mkfs.replace('.', "-"))));
-        let it = Watched::new(
-            &path,
-            Tuning {
-                record,
-                ..Tuning::default()
-            },
-        );
+        let it = Watched::new(&path, recorded(&mkfs.replace('.', "-")));
         let status = it.observer.store_status("it").expect("it");
-        let name = mounted
-            .device
-            .path
-            .file_name()
-            .expect("a name")
-            .to_string_lossy();
-        assert_eq!(
-            status.device.as_deref(),
-            Some(&*name),
-            "the loop device, not the image's disk"
-        );
+        // The loop device, not the image's disk.
+        let name = mounted.device.path.file_name().expect("a name");
+        assert_eq!(status.device.as_deref(), name.to_str());
         for id in 1..=20_u64 {
             let at = (id * 37 % 120) * MIB;
             it.request(id, "put", MIB, || {
@@ -374,11 +308,8 @@ fn file_store(mkfs: &str, args: &[&str]) {
         it.report()
     });
     let block = &report.block;
-    assert_eq!(
-        (block.own_bytes, block.attributed_bytes),
-        (20 * MIB, 20 * MIB),
-        "{block:?}"
-    );
+    assert_eq!(block.own_bytes, 20 * MIB, "{block:?}");
+    assert_eq!(block.attributed_bytes, 20 * MIB, "{block:?}");
     assert_eq!(owned(&report, "request", "write").1, 20 * MIB);
     let flushes = owned(&report, "request", "flush").0;
     // Without a journal older kernels send no flush when only data has changed: the audit, which is
@@ -390,25 +321,19 @@ fn file_store(mkfs: &str, args: &[&str]) {
 
 #[test]
 fn a_file_on_ext4_is_attributed_through_its_extents() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     file_store("mkfs.ext4", &["-q", "-F"]);
 }
 
 #[test]
 fn a_file_on_ext4_without_journal_is_attributed_too() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     file_store("mkfs.ext4", &["-q", "-F", "-O", "^has_journal"]);
 }
 
 #[test]
 fn a_file_on_xfs_is_attributed_through_its_extents() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     file_store("mkfs.xfs", &["-q"]);
 }
 
@@ -417,74 +342,46 @@ fn busy_file_system(kind: &str, args: &[&str]) {
     let report = until_complete(|| {
         let mounted = LoopDevice::mounted(512 * MIB, &format!("mkfs.{kind}"), args);
         let path = mounted.zeroed("store.lusf", 64 << 20);
-        let dir = std::env::var_os("LUMPSCOPE_RECORD").map(std::path::PathBuf::from);
-        let record = dir.map(|dir| dir.join(format!("{kind}.jsonl")));
-        let it = Watched::new(
-            &path,
-            Tuning {
-                record,
-                ..Tuning::default()
-            },
-        );
+        let it = Watched::new(&path, recorded(kind));
         for id in 1..=6_u64 {
             it.request(id, "put", MIB, || {
                 it.write(id, (id * 37 % 60) * MIB, 1 << 20);
                 it.io(&[id, id + 1000], Purpose::Journal, Op::Write, 0, 4 * KIB);
                 it.io(&[id, id + 1000], Purpose::Flush, Op::Flush, 0, 0);
             });
-            let other = mounted.at.join(format!("other-{id}"));
-            let other = format!("of={}", other.to_str().expect("UTF-8"));
-            support::sh(
-                "dd",
-                &["if=/dev/zero", &other, "bs=64k", "count=4", "conv=fsync"],
-            );
+            let of = format!("of={}/other-{id}", mounted.at.display());
+            dd(&format!("if=/dev/zero {of} bs=64k count=4 conv=fsync"));
         }
         it.report()
     });
     let block = &report.block;
     let journal = 6 * 4 * KIB as u64;
-    assert_eq!(
-        (block.attributed_bytes, block.shared_bytes),
-        (6 * MIB, journal),
-        "{block:?}"
-    );
-    assert_eq!(
-        (block.unattributed_bytes, block.own_bytes),
-        (0, 6 * MIB + journal)
-    );
+    assert_eq!(block.attributed_bytes, 6 * MIB, "{block:?}");
+    assert_eq!(block.shared_bytes, journal, "{block:?}");
+    assert_eq!(block.unattributed_bytes, 0);
+    assert_eq!(block.own_bytes, 6 * MIB + journal);
     assert_eq!(owned(&report, "request", "write").1, 6 * MIB + journal);
-    assert_eq!(
-        owned(&report, "other", "write").1,
-        6 * (256 << 10),
-        "dd's data: {block:?}"
-    );
-    assert!(
-        owned(&report, "fs-journal", "write").0 >= 6,
-        "a commit for each fsync: {block:?}"
-    );
+    // dd's data, and a commit for each fsync.
+    let written = |owner| owned(&report, owner, "write");
+    assert_eq!(written("other").1, 6 * (256 << 10), "{block:?}");
+    assert!(written("fs-journal").0 >= 6, "{block:?}");
 }
 
 #[test]
 fn a_busy_ext4_s_own_io_is_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     busy_file_system("ext4", &["-q", "-F"]);
 }
 
 #[test]
 fn a_busy_xfs_s_own_io_is_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     busy_file_system("xfs", &["-q"]);
 }
 
 #[test]
 fn reports_stay_after_shutdown() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, Tuning::default());
     it.request(1, "put", 4096, || it.write(1, MIB, 4 * KIB));
@@ -498,9 +395,7 @@ fn reports_stay_after_shutdown() {
 
 #[test]
 fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let report = until_complete(|| {
         let mounted = LoopDevice::mounted(1024 * MIB, "mkfs.ext4", &["-q", "-F"]);
         let path = mounted.zeroed("store.lusf", 256 << 20);
@@ -522,22 +417,15 @@ fn eight_clients_on_a_file_with_strangers_keep_their_bytes() {
                 });
             }
             for round in 0..5 {
-                let other = mounted.at.join(format!("other-{round}"));
-                let other = format!("of={}", other.to_str().expect("UTF-8"));
-                support::sh(
-                    "dd",
-                    &["if=/dev/zero", &other, "bs=64k", "count=16", "conv=fsync"],
-                );
+                let of = format!("of={}/other-{round}", mounted.at.display());
+                dd(&format!("if=/dev/zero {of} bs=64k count=16 conv=fsync"));
             }
         });
         it.report()
     });
     let block = &report.block;
-    assert_eq!(
-        (block.own_bytes, block.attributed_bytes),
-        (400 * MIB, 400 * MIB),
-        "{block:?}"
-    );
+    assert_eq!(block.own_bytes, 400 * MIB, "{block:?}");
+    assert_eq!(block.attributed_bytes, 400 * MIB, "{block:?}");
     assert_eq!(block.unattributed_bytes, 0);
     assert_eq!(report.operations.iter().map(|o| o.count).sum::<u64>(), 400);
 }
@@ -586,9 +474,7 @@ fn access_ranges_are_told_apart(flavour: Flavour) {
 
 #[test]
 fn access_ranges_of_a_disk_are_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         access_ranges_are_told_apart(flavour);

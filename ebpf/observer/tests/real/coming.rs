@@ -13,9 +13,7 @@ fn nothing_yet() -> Observer {
 
 #[test]
 fn the_probes_are_attached_with_the_first_disk() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(16 << 20);
     let report = until_complete(|| {
         let it = Watched::added(&nothing_yet(), &device.path, "it");
@@ -30,9 +28,7 @@ fn the_probes_are_attached_with_the_first_disk() {
 
 #[test]
 fn what_is_gone_is_forgotten_and_what_comes_again_starts_anew() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let (first, second) = (LoopDevice::new(16 << 20), LoopDevice::new(16 << 20));
     let observer = nothing_yet();
     let stays = Watched::added(&observer, &first.path, "stays");
@@ -63,9 +59,7 @@ fn what_is_gone_is_forgotten_and_what_comes_again_starts_anew() {
 
 #[test]
 fn two_stores_on_one_disk_share_it_until_the_last_is_gone() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let disk = LoopDevice::mounted(64 << 20, "mkfs.ext4", &["-q", "-F"]);
     let (a, b) = (disk.zeroed("a", 4 << 20), disk.zeroed("b", 4 << 20));
     let observer = nothing_yet();
@@ -81,9 +75,7 @@ fn two_stores_on_one_disk_share_it_until_the_last_is_gone() {
 /// More comings and goings than there are slots: a slot used again shows nothing of before.
 #[test]
 fn slots_are_used_again_and_start_from_zero() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let devices = [LoopDevice::new(16 << 20), LoopDevice::new(16 << 20)];
     let observer = nothing_yet();
     for round in 0_u64..40 {

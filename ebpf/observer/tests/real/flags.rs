@@ -88,9 +88,7 @@ fn flags_are_seen(flavour: Flavour) {
 
 #[test]
 fn flags_and_hardware_queues_are_seen_by_each_flavour() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         flags_are_seen(flavour);

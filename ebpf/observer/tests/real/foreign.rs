@@ -133,9 +133,7 @@ fn dd_gives_nothing_to_the_requests(path: &Path, cases: &[(Flavour, By)]) {
 
 #[test]
 fn dd_on_the_same_sectors_gives_nothing_to_the_requests() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let device = LoopDevice::new(64 * MIB);
     let cases = [
@@ -148,9 +146,7 @@ fn dd_on_the_same_sectors_gives_nothing_to_the_requests() {
 
 #[test]
 fn dd_on_the_store_s_own_file_gives_nothing_to_the_requests() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for mkfs in ["mkfs.ext4", "mkfs.xfs"] {
         let mounted = LoopDevice::mounted(512 * MIB, mkfs, &["-q"]);
@@ -216,9 +212,7 @@ fn flush_beside_others(
 
 #[test]
 fn a_put_on_a_disk_that_others_flush_has_the_flush_it_asked_for() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     if !available(&[Need::Tool("fio")]) {
         return;
     }
@@ -237,9 +231,7 @@ fn a_put_on_a_disk_that_others_flush_has_the_flush_it_asked_for() {
 
 #[test]
 fn a_put_on_a_file_system_that_others_flush_has_at_most_the_flush_it_asked_for() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     if !available(&[Need::Tool("fio")]) {
         return;
@@ -263,9 +255,7 @@ fn named(dir: &Path, name: &str) -> PathBuf {
 
 #[test]
 fn a_program_with_the_name_of_a_kernel_thread_is_another_process() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let dir = tempfile::tempdir().expect("a folder");
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
@@ -323,9 +313,7 @@ fn starts_leave_no_doubt(path: &Path, strangers: &str, at: &str) {
 
 #[test]
 fn a_start_on_a_busy_file_system_leaves_no_doubt_at_rest() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     for mkfs in ["mkfs.ext4", "mkfs.xfs"] {
         let mounted = LoopDevice::mounted(512 * MIB, mkfs, &["-q"]);
         let file = mounted.zeroed("store", 8 << 20);
@@ -338,9 +326,7 @@ fn a_start_on_a_busy_file_system_leaves_no_doubt_at_rest() {
 
 #[test]
 fn a_start_on_a_busy_disk_leaves_no_doubt_at_rest() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let at = device.path.to_str().expect("UTF-8");
     let dd = format!("dd if=/dev/zero of={at} bs=4k seek=4096 count=4");
@@ -406,9 +392,7 @@ fn read_in(cgroup: &Cgroup, flavour: Flavour) -> StoreReport {
 
 #[test]
 fn a_process_is_known_by_its_cgroup() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let name = format!("lumpscope-test-{}", std::process::id());
     let cgroup = Cgroup::new(&name);
@@ -417,9 +401,9 @@ fn a_process_is_known_by_its_cgroup() {
         let report = until_complete(|| read_in(&cgroup, flavour));
         let processes = &report.block.processes;
         let mut found = processes.iter().filter(|one| one.cgroup_id == inode);
-        let cat = found
-            .next()
-            .unwrap_or_else(|| panic!("{flavour:?}: {processes:#?}"));
+        let Some(cat) = found.next() else {
+            panic!("{flavour:?}: {processes:#?}")
+        };
         assert_eq!(found.next(), None, "{flavour:?}");
         assert_eq!(cat.cgroup, format!("/{name}"), "{flavour:?}");
         assert_eq!(cat.process, "cat", "{flavour:?}");
@@ -427,11 +411,7 @@ fn a_process_is_known_by_its_cgroup() {
         // What is told by process is what is told by owner.
         let by_process: u64 = processes.iter().map(|one| one.requests).sum();
         let by_owner: u64 = report.block.owners.iter().map(|one| one.requests).sum();
-        assert_eq!(
-            by_process, by_owner,
-            "{processes:#?} {:#?}",
-            report.block.owners
-        );
+        assert_eq!(by_process, by_owner, "{:#?}", report.block);
     }
 }
 
@@ -489,19 +469,15 @@ fn written_back(cgroup: &Cgroup, flavour: Flavour, mkfs: &str) -> StoreReport {
 
 #[test]
 fn pages_that_are_written_back_are_of_the_cgroup_that_wrote_them() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let cgroup = Cgroup::new(&format!("lumpscope-pages-{}", std::process::id()));
     let inode = std::fs::metadata(&cgroup.dir).expect("there").ino();
     let accounts = Accounts::of(&cgroup);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
     let is_free = cgroup.mount.is_some() && !mounts.contains(" - cgroup ");
-    assert!(
-        accounts.is_some() || !is_free,
-        "nobody else has the controllers"
-    );
+    // Nobody else has the controllers then.
+    assert!(accounts.is_some() || !is_free);
     for (flavour, mkfs) in [
         (Flavour::TpBtf, "mkfs.ext4"),
         (Flavour::RawTp, "mkfs.xfs"),
@@ -510,10 +486,9 @@ fn pages_that_are_written_back_are_of_the_cgroup_that_wrote_them() {
         let report = until_complete(|| written_back(&cgroup, flavour, mkfs));
         let processes = &report.block.processes;
         let bytes = |are_its: bool| -> u64 {
-            let kernel = processes
-                .iter()
-                .filter(|one| one.process.starts_with("kworker"));
-            let found = kernel.filter(|one| (one.cgroup_id == inode) == are_its);
+            let found = processes.iter().filter(|one| {
+                one.process.starts_with("kworker") && (one.cgroup_id == inode) == are_its
+            });
             found.map(|one| one.written_bytes).sum()
         };
         // The classic records do not name the bio.

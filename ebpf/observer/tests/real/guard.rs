@@ -79,10 +79,8 @@ impl LoopDisk {
         let numbers = std::fs::read_to_string(self.numbers(partition));
         let numbers = numbers.expect("known to sysfs");
         let (major, minor) = numbers.trim().split_once(':').expect("numbers");
-        let at = self
-            .dir
-            .path()
-            .join(format!("node-{}", partition.unwrap_or(0)));
+        let name = format!("node-{}", partition.unwrap_or(0));
+        let at = self.dir.path().join(name);
         if !at.exists() {
             sh("mknod", &[at.to_str().expect("UTF-8"), "b", major, minor]);
         }
@@ -133,6 +131,14 @@ fn we_can_write(path: &Path) -> bool {
     OpenOptions::new().read(true).write(true).open(path).is_ok()
 }
 
+fn until(holds: impl Fn() -> bool, otherwise: &str) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{otherwise}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// The report when the guard works here; otherwise it says why not, and the rest is skipped.
 fn effective(observer: &Observer, name: &str) -> Option<GuardReport> {
     let report = observer.guard(name).expect("the store");
@@ -154,11 +160,8 @@ fn what_it_says_is_what_others_find() {
     let observer = observer(vec![store("a", &disk.path, GuardPolicy::Deny)], true);
     let report = observer.guard("a").expect("the store");
     assert_eq!(report.policy, GuardPolicy::Deny);
-    assert_eq!(
-        others_can_write(&disk.path),
-        !report.effective,
-        "{report:?}"
-    );
+    let denied = !others_can_write(&disk.path);
+    assert_eq!(denied, report.effective, "{report:?}");
     assert!(others_can_read(&disk.path) && we_can_write(&disk.path));
     // The guard and the probes do not depend on each other.
     let index = observer.add_store(store("b", &disk.path, GuardPolicy::Off));
@@ -187,11 +190,8 @@ fn every_way_to_the_bytes_is_denied_to_others() {
     assert_eq!((before.denied, before.allowed), (0, 0), "{before:?}");
     for way in &ways {
         assert!(!others_can_write(way), "{}", way.display());
-        assert!(
-            others_can_read(way) && we_can_write(way),
-            "{}",
-            way.display()
-        );
+        let ours = others_can_read(way) && we_can_write(way);
+        assert!(ours, "{}", way.display());
     }
     assert!(!others_can_write(&disk.path));
     let report = observer.guard("a").expect("the store");
@@ -257,11 +257,7 @@ fn a_partition_made_later_is_guarded_too() {
     }
     sh("partx", &["-a", disk.path()]);
     let made = disk.node(Some(1));
-    let begin = Instant::now();
-    while others_can_write(&made) {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never guarded");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until(|| !others_can_write(&made), "never guarded");
     observer.shutdown();
     assert!(others_can_write(&made));
     sh("partx", &["-d", disk.path()]);
@@ -318,14 +314,7 @@ fn a_killed_process_leaves_nothing_behind() {
         return;
     }
     // The kernel takes the program away after the last descriptor is gone.
-    let begin = Instant::now();
-    while !others_can_write(&disk.path) {
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "it is still there"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until(|| others_can_write(&disk.path), "it is still there");
 }
 
 #[test]
@@ -340,10 +329,8 @@ fn what_a_unit_of_systemd_leaves_is_enough() {
     child.wait().expect("its end");
     assert_eq!(denied, guards);
     if !guards {
-        assert_ne!(
-            std::env::var("LUMPSCOPE_EXPECT_GUARD").as_deref(),
-            Ok("yes")
-        );
+        let expected = std::env::var("LUMPSCOPE_EXPECT_GUARD");
+        assert_ne!(expected.as_deref(), Ok("yes"));
         skipped("the guard does not work on this kernel");
     }
 }
@@ -354,10 +341,8 @@ fn a_file_is_not_guarded_and_says_so() {
     let observer = observer(vec![store("a", file.path(), GuardPolicy::Deny)], false);
     let report = observer.guard("a").expect("the store");
     assert!(!report.effective);
-    assert_eq!(
-        report.why_not,
-        "not a block device: the file is locked, its disk belongs to the file system"
-    );
+    let why = "not a block device: the file is locked, its disk belongs to the file system";
+    assert_eq!(report.why_not, why);
     assert_eq!(observer.guard("b"), None);
     let index = observer.add_store(store("b", file.path(), GuardPolicy::Off));
     assert_eq!(observer.guard("b"), Some(GuardReport::default()));
@@ -368,10 +353,8 @@ fn a_file_is_not_guarded_and_says_so() {
 fn the_doctor_says_the_same() {
     let Some(_one) = ready() else { return };
     let disk = LoopDisk::new(false);
-    assert_eq!(
-        std::fs::metadata(&disk.path).expect("a device").mode() & 0o170_000,
-        0o060_000
-    );
+    let mode = std::fs::metadata(&disk.path).expect("a device").mode();
+    assert_eq!(mode & 0o170_000, 0o060_000);
     let findings = Observer::doctor();
     let finding = findings.iter().find(|finding| finding.topic == "guard");
     let finding = finding.expect("a finding on the guard");

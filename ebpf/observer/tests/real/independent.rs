@@ -13,29 +13,22 @@ const MIB: u64 = 1 << 20;
 /// Sum of a map's values of one disk in bpftrace's output, by operation or of all.
 fn sum(output: &str, map: &str, disk: (u32, u32), operation: Option<&str>) -> u64 {
     let head = format!("{map}[{}, {}, ", disk.0, disk.1);
-    let lines = output
-        .lines()
-        .filter_map(|line| line.strip_prefix(&head)?.split_once("]: "));
-    lines
-        .filter(|(op, _)| operation.is_none_or(|wanted| wanted == *op))
-        .map(|(_, value)| value.trim().parse::<u64>().expect("a number"))
-        .sum()
+    let lines = output.lines();
+    let values = lines.filter_map(|line| line.strip_prefix(&head)?.split_once("]: "));
+    let values = values.filter(|(op, _)| operation.is_none_or(|wanted| wanted == *op));
+    let number = |(_, value): (&str, &str)| value.trim().parse::<u64>().expect("a number");
+    values.map(number).sum()
 }
 
 fn owners(report: &StoreReport, operation: &str) -> (u64, u64) {
-    let of = report
-        .block
-        .owners
-        .iter()
-        .filter(|o| o.operation == operation);
+    let owners = report.block.owners.iter();
+    let of = owners.filter(|o| o.operation == operation);
     of.fold((0, 0), |sum, o| (sum.0 + o.requests, sum.1 + o.bytes))
 }
 
 #[test]
 fn bpftrace_counts_the_same() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     if !available(&[Need::Tool("bpftrace")]) {
         return;
     }
@@ -47,14 +40,10 @@ fn bpftrace_counts_the_same() {
         let mut both = None;
         until_complete(|| both.insert(count_with_both()).report.clone());
         let both = both.expect("it ran");
-        if shown_less(&both) {
-            eprintln!(
-                "attempt {attempt}: bpftrace was not shown all: {}",
-                both.counted
-            );
-            continue;
+        if !shown_less(&both) {
+            return both.are_the_same();
         }
-        return both.are_the_same();
+        eprintln!("attempt {attempt}: not shown all: {}", both.counted);
     }
     panic!("bpftrace was not shown all in {ATTEMPTS} runs");
 }
@@ -80,18 +69,12 @@ impl Both {
     fn are_the_same(&self) {
         let (report, counted) = (&self.report, &self.counted);
         let audit = &report.audit;
-        assert_eq!(
-            self.sum("@requests", None),
-            audit.seen_requests,
-            "{counted}"
-        );
-        assert_eq!(self.sum("@bytes", None), audit.seen_bytes, "{counted}");
+        let sums = |op| (self.sum("@requests", op), self.sum("@bytes", op));
+        let seen = (audit.seen_requests, audit.seen_bytes);
+        assert_eq!(sums(None), seen, "{counted}");
         for operation in ["read", "write", "flush"] {
-            let pair = (
-                self.sum("@requests", Some(operation)),
-                self.sum("@bytes", Some(operation)),
-            );
-            assert_eq!(pair, owners(report, operation), "{operation}: {counted}");
+            let (found, own) = (sums(Some(operation)), owners(report, operation));
+            assert_eq!(found, own, "{operation}: {counted}");
         }
         if let Some(dir) = std::env::var_os("LUMPSCOPE_RECORD") {
             std::fs::write(Path::new(&dir).join("block-count.txt"), counted).expect("a copy");
@@ -119,12 +102,8 @@ fn count_with_both() -> Both {
     rustix::fs::syncfs(std::fs::File::open(&path).expect("the store")).expect("all is written");
     // bpftrace is a classic program: with a classic flavour both would skip for each other.
     let it = Watched::new(&path, forced(Flavour::TpBtf));
-    let disk = it
-        .observer
-        .store_status("it")
-        .expect("it")
-        .devno
-        .expect("a disk");
+    let status = it.observer.store_status("it").expect("it");
+    let disk = status.devno.expect("a disk");
 
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpftrace/block-count.bt");
     let counter = Command::new("bpftrace")
@@ -139,10 +118,8 @@ fn count_with_both() -> Both {
     let mut line = String::new();
     while line.trim() != "ready" {
         line.clear();
-        assert!(
-            output.read_line(&mut line).expect("a line") > 0,
-            "bpftrace ended early"
-        );
+        let read = output.read_line(&mut line).expect("a line");
+        assert!(read > 0, "bpftrace ended early");
     }
     for id in 1..=30_u64 {
         it.write(id, id % 16 * 2 * MIB, 1 << 20);

@@ -67,9 +67,7 @@ fn entries(dir: &Path) -> Vec<String> {
 
 #[test]
 fn pinned_maps_can_be_read_and_go_at_the_end() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let (disk, fs) = (LoopDevice::new(64 << 20), Bpffs::new());
     let dir = fs.folder("a");
     let watched = Watched::new(&disk.path, pinning(&dir));
@@ -99,9 +97,7 @@ fn pinned_maps_can_be_read_and_go_at_the_end() {
 
 #[test]
 fn pins_of_a_killed_service_are_replaced_and_those_of_others_are_not() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let (disk, fs) = (LoopDevice::new(64 << 20), Bpffs::new());
     let (source, stale, foreign) = (
         fs.folder("source"),

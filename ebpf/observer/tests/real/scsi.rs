@@ -26,9 +26,7 @@ fn disk() -> Option<PathBuf> {
 
 #[test]
 fn a_failed_read_is_one_request() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     let Some(disk) = disk() else {
         skipped("this kernel has no SCSI disk for tests (modprobe scsi_debug)");

@@ -200,27 +200,21 @@ fn ring(flavour: Flavour) {
 
 #[test]
 fn thirty_two_threads_are_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     threads(Flavour::TpBtf);
     threads(Flavour::RawTp);
 }
 
 #[test]
 fn thirty_two_writes_of_one_io_uring_are_told_apart() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     ring(Flavour::TpBtf);
     ring(Flavour::RawTp);
 }
 
 #[test]
 fn classic_programs_tell_them_apart_too() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     threads(Flavour::Classic);
     ring(Flavour::Classic);
@@ -260,17 +254,13 @@ fn punted(flavour: Flavour) {
     // Before 5.12 it is a kernel thread.
     let is_thread = !worker.starts_with("io_wqe_worker");
     assert_eq!(worker.starts_with("iou-wrk-"), is_thread, "{told:#?}");
-    assert_eq!(
-        told.steps.iter().filter(said).count(),
-        usize::from(is_thread)
-    );
+    let expected = usize::from(is_thread);
+    assert_eq!(told.steps.iter().filter(said).count(), expected);
 }
 
 #[test]
 fn what_an_io_uring_hands_to_workers_is_counted_and_told() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     mount_tracefs();
     for flavour in [Flavour::TpBtf, Flavour::RawTp, Flavour::Classic] {
         punted(flavour);
@@ -279,9 +269,7 @@ fn what_an_io_uring_hands_to_workers_is_counted_and_told() {
 
 #[test]
 fn a_submission_for_another_io_is_a_conflict() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, Tuning::default());
     it.write(1, MIB, BLOCK);
@@ -307,9 +295,7 @@ fn a_submission_for_another_io_is_a_conflict() {
 
 #[test]
 fn what_the_programs_cost_is_counted_when_asked_for() {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     for program_statistics in [false, true] {
         let device = LoopDevice::new(64 * MIB);
         let tuning = Tuning {
@@ -327,10 +313,8 @@ fn what_the_programs_cost_is_counted_when_asked_for() {
         let block = |program: &&ProbeProgram| program.hook.starts_with("block_");
         assert_eq!(programs.iter().filter(block).count(), 3, "{programs:?}");
         for program in programs.iter().filter(block) {
-            assert!(
-                program.attached && program.not_attached_because.is_empty(),
-                "{program:?}"
-            );
+            assert!(program.attached, "{program:?}");
+            assert!(program.not_attached_because.is_empty(), "{program:?}");
             let counted = program.runs >= 100 && program.run_ns > 0;
             assert_eq!(counted, program_statistics, "{program:?}");
             assert!(counted || program.runs == 0, "{program:?}");

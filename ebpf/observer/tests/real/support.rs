@@ -7,17 +7,17 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lumpscope_needs::{Alone, Need, alone};
+use lumpscope_needs::{Alone, LOOPS, alone};
 use lumpscope_observer::{
-    Declared, EndedRequest, Flavour, Observer, ObserverOptions, Op, Purpose, StoreReport, Tuning,
-    WatchedStore,
+    Declared, EndedRequest, Flavour, GuardPolicy, Observer, ObserverOptions, Op, Purpose,
+    StoreReport, Tuning, WatchedStore,
 };
 use rustix::time::{ClockId, clock_gettime};
 
 /// The turn of a test that needs loop devices and probes: programs of several observers disturb each other's classic
 /// flavour.
 pub(crate) fn ready() -> Option<Alone> {
-    alone(&[Need::LoopDevices])
+    alone(LOOPS)
 }
 
 /// Runs a command; its output when it succeeds.
@@ -29,13 +29,16 @@ pub(crate) fn sh(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
+/// Runs dd with these arguments, written as in a shell.
+pub(crate) fn dd(arguments: &str) {
+    sh("dd", &arguments.split(' ').collect::<Vec<_>>());
+}
+
 /// The classic flavour needs tracefs: mounts it where it is missing.
 pub(crate) fn mount_tracefs() {
     if !Path::new("/sys/kernel/tracing/events").exists() {
-        sh(
-            "mount",
-            &["-t", "tracefs", "tracefs", "/sys/kernel/tracing"],
-        );
+        let at = "/sys/kernel/tracing";
+        sh("mount", &["-t", "tracefs", "tracefs", at]);
     }
 }
 
@@ -47,15 +50,12 @@ pub(crate) struct LoopDevice {
 
 impl LoopDevice {
     pub(crate) fn new(bytes: u64) -> LoopDevice {
-        let dir = tempfile::Builder::new()
-            .prefix("lumpscope-")
-            .tempdir_in("/var/tmp");
+        let mut dir = tempfile::Builder::new();
+        let dir = dir.prefix("lumpscope-").tempdir_in("/var/tmp");
         let dir = dir.expect("a temporary directory");
         let image = dir.path().join("lumpscope-disk.img");
-        File::create(&image)
-            .expect("an image")
-            .set_len(bytes)
-            .expect("its length");
+        let file = File::create(&image).expect("an image");
+        file.set_len(bytes).expect("its length");
         let image = image.to_str().expect("UTF-8");
         let args = ["--direct-io=on", "-b", "512", "--show", "-f", image];
         LoopDevice {
@@ -150,40 +150,41 @@ pub(crate) struct Watched {
 
 pub(crate) const STORE: &str = "it";
 
+fn watched(path: &Path, name: &str) -> WatchedStore {
+    WatchedStore {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        guard: GuardPolicy::Off,
+    }
+}
+
+/// An observer on the one store of a test.
+pub(crate) fn observer_of(path: &Path, tuning: Tuning) -> Observer {
+    Observer::start(ObserverOptions {
+        stores: vec![watched(path, STORE)],
+        enabled: true,
+        tuning,
+        ..ObserverOptions::default()
+    })
+}
+
 impl Watched {
     pub(crate) fn new(path: &Path, tuning: Tuning) -> Watched {
-        let observer = Observer::start(ObserverOptions {
-            stores: vec![WatchedStore {
-                name: STORE.to_owned(),
-                path: path.to_owned(),
-                guard: lumpscope_observer::GuardPolicy::Off,
-            }],
-            enabled: true,
-            tuning,
-            ..ObserverOptions::default()
-        });
-        Watched::of(observer, 0, path, STORE)
+        Watched::of(observer_of(path, tuning), 0, path, STORE)
     }
 
     /// Adds a store to an observer that runs.
     pub(crate) fn added(observer: &Observer, path: &Path, name: &str) -> Watched {
-        let index = observer.add_store(WatchedStore {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            guard: lumpscope_observer::GuardPolicy::Off,
-        });
+        let index = observer.add_store(watched(path, name));
         Watched::of(observer.clone(), index, path, name)
     }
 
     fn of(observer: Observer, index: usize, path: &Path, name: &str) -> Watched {
         let status = observer.store_status(name).expect("the store");
         assert!(status.observed, "{}", status.why_not);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(path)
-            .expect("direct I/O");
+        let mut file = OpenOptions::new();
+        file.read(true).write(true).custom_flags(libc::O_DIRECT);
+        let file = file.open(path).expect("direct I/O");
         Watched {
             observer,
             index,
@@ -229,14 +230,12 @@ impl Watched {
     /// Does an I/O without telling.
     pub(crate) fn undeclared(&self, op: Op, offset: u64, len: usize) {
         let mut buffer = Aligned::new(len);
-        match op {
-            Op::Read => self.file.read_exact_at(buffer.get(), offset).expect("read"),
-            Op::Write => self
-                .file
-                .write_all_at(buffer.get(), offset)
-                .expect("written"),
-            Op::Flush => self.file.sync_data().expect("flushed"),
-        }
+        let done = match op {
+            Op::Read => self.file.read_exact_at(buffer.get(), offset),
+            Op::Write => self.file.write_all_at(buffer.get(), offset),
+            Op::Flush => self.file.sync_data(),
+        };
+        done.unwrap_or_else(|error| panic!("{op:?}: {error}"));
     }
 
     pub(crate) fn write(&self, request: u64, offset: u64, len: usize) {
@@ -264,19 +263,14 @@ impl Watched {
             end_ns,
             ok: true,
             stages_ns: [0, 0, 0, data_ns, 0, 0],
-            commit_ns: [0; 3],
-            control: false,
-            waited_for: None,
-            trace: None,
+            ..EndedRequest::default()
         });
     }
 
     /// The report when all is in and its audit is final.
     pub(crate) fn report(&self) -> StoreReport {
-        assert!(
-            self.observer.settle(Duration::from_secs(10)),
-            "did not settle"
-        );
+        let settled = self.observer.settle(Duration::from_secs(10));
+        assert!(settled, "did not settle");
         for attempt in 0..1000 {
             let report = self.observer.report(&self.name).expect("the store");
             // Where others flush all the time, there is always a flush whose owner is being found.
@@ -304,11 +298,8 @@ pub(crate) fn forced(flavour: Flavour) -> Tuning {
 
 /// Requests and bytes of an owner and operation.
 pub(crate) fn owned(report: &StoreReport, owner: &str, operation: &str) -> (u64, u64) {
-    let found = report
-        .block
-        .owners
-        .iter()
-        .find(|o| o.owner == owner && o.operation == operation);
+    let mut owners = report.block.owners.iter();
+    let found = owners.find(|o| o.owner == owner && o.operation == operation);
     found.map_or((0, 0), |o| (o.requests, o.bytes))
 }
 

@@ -2,15 +2,12 @@
 
 use lumpscope_observer::{BlockOp, Class, Correlator, EndedRequest, Event, Input, Op};
 
-use crate::support::{apply, declared, event, finished, raw_store};
+use crate::support::{Feed, added, declared, drained, event, finished, put, raw_store, wrote};
 
 /// Request 7 of store `fast`: a write behind one of the journal, and a flush that it shares.
 fn told() -> Correlator {
     let mut it = raw_store();
-    it.apply(Input::Added {
-        store: 0,
-        name: "fast".to_owned(),
-    });
+    it.apply(added(0, "fast"));
     let mut first = event(BlockOp::Write, 9000, 8, 90, 95, 150);
     first.class = Class::FsJournal;
     let mut write = event(BlockOp::Write, 8, 8, 110, 160, 190);
@@ -21,72 +18,44 @@ fn told() -> Correlator {
         flush_parent: true,
         ..event(BlockOp::Flush, 0, 0, 202, 0, 241)
     };
-    apply(
-        &mut it,
-        vec![
-            declared(1, &[7], Op::Write, 4096, 4096, 105),
-            Input::Event(first),
-            Input::Event(write),
-            finished(1, 195),
-            declared(2, &[7, 8], Op::Flush, 0, 0, 200),
-            Input::Event(flush),
-            Input::Event(asked),
-            finished(2, 245),
-            Input::Ended(EndedRequest {
-                request: 7,
-                store: 0,
-                method: "put".into(),
-                bytes: 4096,
-                begin_ns: 100,
-                end_ns: 260,
-                ok: true,
-                stages_ns: [2, 2, 1, 90, 3, 10],
-                commit_ns: [7, 5, 35],
-                control: false,
-                waited_for: Some(6),
-                trace: None,
-            }),
-            Input::Drained { until_ns: 300 },
-        ],
-    );
+    it.feed([
+        declared(1, &[7], Op::Write, 4096, 4096, 105),
+        Input::Event(first),
+        Input::Event(write),
+        finished(1, 195),
+        declared(2, &[7, 8], Op::Flush, 0, 0, 200),
+        Input::Event(flush),
+        Input::Event(asked),
+        finished(2, 245),
+        Input::Ended(EndedRequest {
+            stages_ns: [2, 2, 1, 90, 3, 10],
+            commit_ns: [7, 5, 35],
+            waited_for: Some(6),
+            ..put(7, 100, 260)
+        }),
+        drained(300),
+    ]);
     it
 }
 
 #[test]
 fn work_of_the_disk_while_a_body_comes_is_told_as_such() {
     let mut it = raw_store();
-    it.apply(Input::Added {
-        store: 0,
-        name: "fast".to_owned(),
-    });
-    let piece = event(BlockOp::Write, 8, 8, 110, 160, 190);
-    let last = event(BlockOp::Write, 16, 8, 225, 230, 240);
-    apply(
-        &mut it,
-        vec![
-            declared(1, &[7], Op::Write, 4096, 4096, 105),
-            Input::Event(piece),
-            finished(1, 195),
-            declared(2, &[7], Op::Write, 8192, 4096, 222),
-            Input::Event(last),
-            finished(2, 245),
-            Input::Ended(EndedRequest {
-                request: 7,
-                store: 0,
-                method: "put".into(),
-                bytes: 8192,
-                begin_ns: 100,
-                end_ns: 260,
-                ok: true,
-                stages_ns: [120, 2, 0, 23, 3, 12],
-                commit_ns: [0; 3],
-                control: false,
-                waited_for: None,
-                trace: None,
-            }),
-            Input::Drained { until_ns: 300 },
-        ],
-    );
+    it.apply(added(0, "fast"));
+    it.feed([
+        declared(1, &[7], Op::Write, 4096, 4096, 105),
+        wrote(8, 8, 110, 160, 190),
+        finished(1, 195),
+        declared(2, &[7], Op::Write, 8192, 4096, 222),
+        wrote(16, 8, 225, 230, 240),
+        finished(2, 245),
+        Input::Ended(EndedRequest {
+            bytes: 8192,
+            stages_ns: [120, 2, 0, 23, 3, 12],
+            ..put(7, 100, 260)
+        }),
+        drained(300),
+    ]);
     let told = it.explain(7).expect("it is kept");
     let overlap = "120 ns receiving, at least 17 ns of it while the disk wrote what had come";
     assert!(told.sentence.contains(overlap), "{}", told.sentence);
@@ -99,10 +68,8 @@ fn work_of_the_disk_while_a_body_comes_is_told_as_such() {
 fn a_request_is_explained_step_by_step_after_the_fact() {
     let it = told();
     let told = it.explain(7).expect("it is kept");
-    assert_eq!(
-        (told.store.as_str(), told.device.as_str()),
-        ("fast", "loop7")
-    );
+    assert_eq!(told.store.as_str(), "fast");
+    assert_eq!(told.device.as_str(), "loop7");
     assert_eq!((told.begin_unix_ns, told.total_ns), (100, 160));
     assert!(told.ok);
     assert_eq!(told.incomplete, "");
@@ -112,61 +79,40 @@ fn a_request_is_explained_step_by_step_after_the_fact() {
                     4.4 MiB before the end of the previous access, by the file system's journal), \
                     device 30 ns, commit 50 ns with 1 flush (35 ns at the disk), 10 ns replying";
     assert_eq!(told.sentence, sentence);
-    let steps: Vec<(i64, u64, &str, &str)> = told
-        .steps
-        .iter()
-        .map(|s| (s.from_ns, s.took_ns, s.stage.as_str(), s.text.as_str()))
-        .collect();
+    let steps = told.steps.iter();
+    let steps = steps.map(|s| (s.from_ns, s.took_ns, s.stage.as_str(), s.text.as_str()));
+    let steps: Vec<(i64, u64, &str, &str)> = steps.collect();
     let write = "write of 4 KiB at sector 8, 4.4 MiB before the end of the previous access, by the \
                  file system's journal: queued 50 ns behind 1 other block request, 30 ns at the \
                  device";
-    assert_eq!(
-        steps,
-        [
-            (0, 2, "recv", "received"),
-            (2, 2, "sched", "waited for the store's turn"),
-            (4, 1, "index", "index lookup or block allocation"),
-            (
-                5,
-                10,
-                "submit",
-                "none of its block requests was queued or at the disk, spread over 90 ns of \
-                 data I/O"
-            ),
-            (10, 80, "device", write),
-            (95, 7, "wait", "waited for the batch of request 6"),
-            (
-                102,
-                5,
-                "write",
-                "its batch is written to the journal, until the service has seen that"
-            ),
-            (
-                105,
-                35,
-                "flush",
-                "flush of the disk's cache, shared with other requests: 35 ns at the device"
-            ),
-            (
-                107,
-                35,
-                "flush",
-                "flushes that it needs, until the service has seen their end"
-            ),
-            (
-                142,
-                3,
-                "journal",
-                "commit, apart from waits, writes and flushes"
-            ),
-            (150, 10, "reply", "replied"),
-        ]
-    );
+    let none =
+        "none of its block requests was queued or at the disk, spread over 90 ns of data I/O";
+    let batch = "its batch is written to the journal, until the service has seen that";
+    let shared = "flush of the disk's cache, shared with other requests: 35 ns at the device";
+    let flushes = "flushes that it needs, until the service has seen their end";
+    let expected = [
+        (0, 2, "recv", "received"),
+        (2, 2, "sched", "waited for the store's turn"),
+        (4, 1, "index", "index lookup or block allocation"),
+        (5, 10, "submit", none),
+        (10, 80, "device", write),
+        (95, 7, "wait", "waited for the batch of request 6"),
+        (102, 5, "write", batch),
+        (105, 35, "flush", shared),
+        (107, 35, "flush", flushes),
+        (
+            142,
+            3,
+            "journal",
+            "commit, apart from waits, writes and flushes",
+        ),
+        (150, 10, "reply", "replied"),
+    ];
+    assert_eq!(steps, expected);
     let block = &told.blocks[0];
-    assert_eq!(
-        (block.queued_at_ns, block.issued_at_ns, block.done_at_ns),
-        (Some(10), Some(60), Some(90))
-    );
+    assert_eq!(block.queued_at_ns, Some(10));
+    assert_eq!(block.issued_at_ns, Some(60));
+    assert_eq!(block.done_at_ns, Some(90));
 }
 
 #[test]
@@ -182,30 +128,19 @@ fn the_slowest_are_of_a_store_and_of_a_time_and_go_with_the_store() {
     assert_eq!(it.explain(7), None);
 }
 
-/// A put of 4 KiB that took so long, in these stages and these of its commit.
-fn put(end_ns: u64, stages_ns: [u64; 6], commit_ns: [u64; 3]) -> Input {
+/// A put of 4 KiB that took so long, in data or in the last part of its commit.
+fn took(data_ns: u64, flush_ns: u64) -> Input {
     Input::Ended(EndedRequest {
-        request: 7,
-        store: 0,
-        method: "put".into(),
-        bytes: 4096,
-        begin_ns: 0,
-        end_ns,
-        ok: true,
-        stages_ns,
-        commit_ns,
-        control: false,
-        waited_for: None,
-        trace: None,
+        stages_ns: [0, 0, 0, data_ns, 0, 0],
+        commit_ns: [0, 0, flush_ns],
+        ..put(7, 0, data_ns + flush_ns)
     })
 }
 
 fn sentence(inputs: Vec<Input>) -> String {
     let mut it = raw_store();
-    apply(&mut it, inputs);
-    it.apply(Input::Drained {
-        until_ns: 2_000_000_000,
-    });
+    it.feed(inputs);
+    it.apply(drained(2_000_000_000));
     it.explain(7).expect("it is kept").sentence
 }
 
@@ -225,43 +160,33 @@ fn a_flush_that_was_ready_is_not_blamed_for_the_service_s_delay() {
         Input::Event(flush),
         Input::Event(asked),
         finished(1, ms(30)),
-        put(ms(2668), [0; 6], [0, 0, ms(2668)]),
+        took(0, ms(2668)),
     ]);
-    assert_eq!(
-        told,
-        "put of 4 KiB took 266.8 ms: commit 266.8 ms with 1 flush (263.8 ms in the service)"
-    );
+    let words = "commit 266.8 ms with 1 flush (263.8 ms in the service)";
+    assert_eq!(told, format!("put of 4 KiB took 266.8 ms: {words}"));
     // Nobody knows when the flush returned: the service is not blamed either.
     let told = sentence(vec![
         declared(1, &[7], Op::Flush, 0, 0, ms(0)),
         Input::Event(flush),
         Input::Event(asked),
-        put(ms(30), [0; 6], [0, 0, ms(30)]),
+        took(0, ms(30)),
     ]);
-    assert_eq!(
-        told,
-        "put of 4 KiB took 3 ms: commit 3 ms with 1 flush (2.4 ms at the disk, 400 us on the way \
-         back from the disk, 200 us on the way to the disk)"
-    );
+    let words = "put of 4 KiB took 3 ms: commit 3 ms with 1 flush (2.4 ms at the disk, 400 us on the way \
+                 back from the disk, 200 us on the way to the disk)";
+    assert_eq!(told, words);
 }
 
 #[test]
 fn a_process_that_the_disk_served_is_named_first() {
     let ms = |ms: u64| ms * 1_000_000;
     let by = |pid: u32, name: &str, issue: u64, done: u64| {
+        let sector = 7000 + u64::from(pid) * 16;
         Input::Event(Event {
             class: Class::Other,
             own: false,
             tgid: pid,
             comm: name.into(),
-            ..event(
-                BlockOp::Write,
-                7000 + pid_sector(pid),
-                8,
-                issue,
-                issue,
-                done,
-            )
+            ..event(BlockOp::Write, sector, 8, issue, issue, done)
         })
     };
     let told = sentence(vec![
@@ -269,17 +194,13 @@ fn a_process_that_the_disk_served_is_named_first() {
         by(12659, "dd", ms(1), ms(50)),
         by(99, "cp", ms(48), ms(52)),
         by(12659, "dd", ms(50), ms(97)),
-        Input::Event(event(BlockOp::Write, 8, 8, ms(1), ms(97), ms(106))),
+        wrote(8, 8, ms(1), ms(97), ms(106)),
         finished(1, ms(106)),
-        put(ms(106), [0, 0, 0, ms(106), 0, 0], [0; 3]),
+        took(ms(106), 0),
     ]);
     let head = "put of 4 KiB took 106 ms, and the disk served dd[12659] for 96 ms of it: 96 ms queued \
                 behind 3 other block requests, ";
     assert!(told.starts_with(head), "{told}");
-}
-
-fn pid_sector(pid: u32) -> u64 {
-    u64::from(pid) * 16
 }
 
 #[test]
@@ -298,14 +219,12 @@ fn what_ended_while_it_was_queued_was_before_it() {
         stranger(2, 30),
         stranger(31, 40),
         stranger(3, 55),
-        Input::Event(event(BlockOp::Write, 8, 8, 10, 50, 60)),
+        wrote(8, 8, 10, 50, 60),
         finished(1, 61),
-        put(70, [0, 0, 0, 70, 0, 0], [0; 3]),
+        took(70, 0),
     ]);
-    assert!(
-        told.contains("40 ns queued behind 2 other block requests,"),
-        "{told}"
-    );
+    let queued = "40 ns queued behind 2 other block requests,";
+    assert!(told.contains(queued), "{told}");
 }
 
 #[test]
@@ -318,7 +237,7 @@ fn sums_are_of_all_block_requests_not_of_those_that_are_listed() {
         inputs.push(Input::Event(one));
     }
     inputs.push(finished(1, 1010));
-    inputs.push(put(1100, [0, 0, 0, 1100, 0, 0], [0; 3]));
+    inputs.push(took(1100, 0));
     let told = sentence(inputs);
     let all = "100 writes (the farthest 4 KiB at sector 720, 1 GiB past the end of the previous \
                access";

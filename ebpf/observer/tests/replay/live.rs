@@ -4,30 +4,26 @@ use lumpscope_observer::{
     BlockFilter, BlockOp, Class, Correlator, EndedRequest, Event, Input, Op, TraceContext,
 };
 
-use crate::support::{apply, declared, ended, event, finished, raw_store};
+use crate::support::{
+    Feed, added, declared, drained, ended, event, finished, put, raw_store, wrote,
+};
 
 /// A write of request 1, and one of the journal behind it.
 fn two(it: &mut Correlator) {
-    it.apply(Input::Added {
-        store: 0,
-        name: "fast".to_owned(),
-    });
+    it.apply(added(0, "fast"));
     let mut journal = event(BlockOp::Write, 1000, 8, 100, 120, 160);
     (journal.class, journal.seek, journal.comm) = (Class::FsJournal, Some(992), "jbd2".into());
-    apply(
-        it,
-        vec![
-            declared(1, &[1], Op::Write, 0, 4096, 90),
-            Input::Event(Event {
-                seek: Some(0),
-                ..event(BlockOp::Write, 0, 8, 100, 110, 150)
-            }),
-            Input::Event(journal),
-            finished(1, 155),
-            ended(1, 80, 250),
-            Input::Drained { until_ns: 400 },
-        ],
-    );
+    it.feed([
+        declared(1, &[1], Op::Write, 0, 4096, 90),
+        Input::Event(Event {
+            seek: Some(0),
+            ..event(BlockOp::Write, 0, 8, 100, 110, 150)
+        }),
+        Input::Event(journal),
+        finished(1, 155),
+        ended(1, 80, 250),
+        drained(400),
+    ]);
 }
 
 #[test]
@@ -39,19 +35,13 @@ fn block_requests_are_told_with_owner_and_predecessor() {
     let lines = watch.take();
     assert_eq!(lines.len(), 2);
     let (own, journal) = (&lines[0], &lines[1]);
-    assert_eq!(
-        (own.owner.as_str(), own.request_ids.as_slice()),
-        ("request", [1].as_slice())
-    );
+    assert_eq!(own.owner.as_str(), "request");
+    assert_eq!(own.request_ids.as_slice(), [1].as_slice());
     assert_eq!((own.queue_ns, own.device_ns), (Some(10), Some(40)));
-    assert_eq!(
-        (own.stores.join(" "), own.device.as_str()),
-        ("fast".to_owned(), "loop7")
-    );
-    assert_eq!(
-        (journal.owner.as_str(), journal.process.as_str()),
-        ("fs-journal", "jbd2")
-    );
+    assert_eq!(own.stores.join(" "), "fast");
+    assert_eq!(own.device.as_str(), "loop7");
+    assert_eq!(journal.owner.as_str(), "fs-journal");
+    assert_eq!(journal.process.as_str(), "jbd2");
     assert_eq!(journal.previous_owner, "request 1");
     assert_eq!(journal.seek_bytes, Some(992 * 512));
     assert_eq!((one.take().len(), one.dropped()), (1, 1));
@@ -59,29 +49,26 @@ fn block_requests_are_told_with_owner_and_predecessor() {
 
 #[test]
 fn each_filter_lets_through_what_it_names() {
-    let narrow = |change: fn(&mut BlockFilter)| {
+    type Change = fn(&mut BlockFilter);
+    let cases: [(Change, &str); 8] = [
+        (|f| f.store = Some("fast".to_owned()), "request fs-journal"),
+        (|f| f.store = Some("slow".to_owned()), ""),
+        (|f| f.owner = Some("fs-journal".to_owned()), "fs-journal"),
+        (|f| f.operation = Some("read".to_owned()), ""),
+        (|f| f.request = Some(1), "request"),
+        (|f| f.min_latency_ns = 55, "fs-journal"),
+        (|f| f.min_distance_bytes = 512, "fs-journal"),
+        (|f| f.min_distance_bytes = 1 << 30, ""),
+    ];
+    for (change, expected) in cases {
         let mut filter = BlockFilter::default();
         change(&mut filter);
         let mut it = raw_store();
-        let watch = it.watch_blocks(filter, 10);
+        let watch = it.watch_blocks(filter.clone(), 10);
         two(&mut it);
         let owners: Vec<String> = watch.take().into_iter().map(|line| line.owner).collect();
-        owners.join(" ")
-    };
-    assert_eq!(
-        narrow(|f| f.store = Some("fast".to_owned())),
-        "request fs-journal"
-    );
-    assert_eq!(narrow(|f| f.store = Some("slow".to_owned())), "");
-    assert_eq!(
-        narrow(|f| f.owner = Some("fs-journal".to_owned())),
-        "fs-journal"
-    );
-    assert_eq!(narrow(|f| f.operation = Some("read".to_owned())), "");
-    assert_eq!(narrow(|f| f.request = Some(1)), "request");
-    assert_eq!(narrow(|f| f.min_latency_ns = 55), "fs-journal");
-    assert_eq!(narrow(|f| f.min_distance_bytes = 512), "fs-journal");
-    assert_eq!(narrow(|f| f.min_distance_bytes = 1 << 30), "");
+        assert_eq!(owners.join(" "), expected, "{filter:?}");
+    }
 }
 
 #[test]
@@ -93,24 +80,18 @@ fn traced_requests_are_told_once_their_block_requests_are_known() {
         span_id: 7,
         parent_span_id: 0,
     };
-    let Input::Ended(plain) = ended(1, 80, 250) else {
-        unreachable!("it makes one");
-    };
-    apply(
-        &mut it,
-        vec![
-            declared(1, &[1, 2], Op::Write, 0, 4096, 90),
-            Input::Ended(EndedRequest {
-                trace: Some(trace),
-                ..plain
-            }),
-            ended(2, 80, 250),
-            finished(1, 155),
-            Input::Event(event(BlockOp::Write, 0, 8, 100, 110, 150)),
-        ],
-    );
+    it.feed([
+        declared(1, &[1, 2], Op::Write, 0, 4096, 90),
+        Input::Ended(EndedRequest {
+            trace: Some(trace),
+            ..put(1, 80, 250)
+        }),
+        ended(2, 80, 250),
+        finished(1, 155),
+        wrote(0, 8, 100, 110, 150),
+    ]);
     assert_eq!(watch.take().len(), 0);
-    it.apply(Input::Drained { until_ns: 400 });
+    it.apply(drained(400));
     let told = watch.take();
     assert_eq!(told.len(), 1);
     let request = &told[0].request;
@@ -135,40 +116,29 @@ fn a_process_is_told_with_its_cgroup_live_and_in_what_goes_on_from_here() {
     (dd.class, dd.own, dd.comm) = (Class::Other, false, "dd".into());
     (dd.tgid, dd.cgroup) = (4711, 77);
     dd.seek = Some(0);
-    apply(
-        &mut it,
-        vec![
-            declared(1, &[1], Op::Write, 0, 4096, 90),
-            Input::Event(dd),
-            Input::Event(Event {
-                seek: Some(-5008),
-                ..event(BlockOp::Write, 0, 8, 100, 110, 150)
-            }),
-            finished(1, 155),
-            ended(1, 80, 250),
-            Input::Drained { until_ns: 400 },
-        ],
-    );
+    it.feed([
+        declared(1, &[1], Op::Write, 0, 4096, 90),
+        Input::Event(dd),
+        Input::Event(Event {
+            seek: Some(-5008),
+            ..event(BlockOp::Write, 0, 8, 100, 110, 150)
+        }),
+        finished(1, 155),
+        ended(1, 80, 250),
+        drained(400),
+    ]);
     let line = &watch.take()[0];
-    assert_eq!(
-        (
-            line.cgroup_id,
-            line.cgroup.as_str(),
-            line.container.as_str()
-        ),
-        (77, path.as_str(), id.as_str())
-    );
+    assert_eq!(line.cgroup_id, 77);
+    assert_eq!(line.cgroup.as_str(), path.as_str());
+    assert_eq!(line.container.as_str(), id.as_str());
     let block = &it.explain(1).expect("kept").blocks[0];
-    assert_eq!(
-        (block.process.as_str(), block.pid, block.cgroup_id),
-        ("store", 1, 0)
-    );
+    assert_eq!(block.process.as_str(), "store");
+    assert_eq!(block.pid, 1);
+    assert_eq!(block.cgroup_id, 0);
     assert_eq!(block.previous_owner, "other (dd[4711])");
     assert_eq!(block.previous_cgroup, path);
     // A recording that begins now knows it too.
     let told = it.standing();
-    assert!(
-        told.iter()
-            .any(|input| matches!(input, Input::Cgroup { id: 77, .. }))
-    );
+    let is_it = |input: &Input| matches!(input, Input::Cgroup { id: 77, .. });
+    assert!(told.iter().any(is_it));
 }

@@ -7,7 +7,7 @@ use lumpscope_observer::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::{event, filled, raw_store};
+use crate::support::{declared, drained, ended, event, filled, finished, raw_store, wrote};
 
 /// Sectors that I/Os are laid out in.
 const SECTORS: u64 = 4096;
@@ -25,17 +25,13 @@ struct Laid {
 /// order in which these complete.
 fn layout() -> impl Strategy<Value = (Vec<Laid>, Vec<u64>, u64)> {
     let cuts = || vec(1..SECTORS, 0..16);
-    (
-        cuts(),
-        vec((0..4_u64, any::<bool>()), 17),
-        cuts(),
-        any::<u64>(),
-    )
-        .prop_map(|(ios, kinds, events, seed)| {
-            let laid = ranges(ios).zip(kinds).filter(|(_, (_, free))| !free);
-            let laid = laid.map(|((from, to), (heads, _))| Laid { from, to, heads });
-            (laid.collect(), events, seed)
-        })
+    let kinds = vec((0..4_u64, any::<bool>()), 17);
+    let all = (cuts(), kinds, cuts(), any::<u64>());
+    all.prop_map(|(ios, kinds, events, seed)| {
+        let laid = ranges(ios).zip(kinds).filter(|(_, (_, free))| !free);
+        let laid = laid.map(|((from, to), (heads, _))| Laid { from, to, heads });
+        (laid.collect(), events, seed)
+    })
 }
 
 /// The ranges between sorted cuts, from 0 to the end.
@@ -49,25 +45,17 @@ fn ranges(mut cuts: Vec<u64>) -> impl Iterator<Item = (u64, u64)> {
 
 /// Request ids of an I/O: no two I/Os share one.
 fn ids(io: usize, laid: &Laid) -> Vec<u64> {
-    (0..laid.heads)
-        .map(|head| io as u64 * 10 + head + 1)
-        .collect()
+    let ids = (0..laid.heads).map(|head| io as u64 * 10 + head + 1);
+    ids.collect()
 }
 
 /// Everything, completed in an order that depends on the seed.
 fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
     let mut it = raw_store();
     for (io, one) in laid.iter().enumerate() {
-        it.apply(Input::Declared(Declared {
-            store: 0,
-            token: io as u64,
-            requests: ids(io, one),
-            purpose: Purpose::Data,
-            op: Op::Write,
-            offset: one.from * 512,
-            len: (one.to - one.from) * 512,
-            begin_ns: 10,
-        }));
+        let (offset, len) = (one.from * 512, (one.to - one.from) * 512);
+        let (token, ids) = (io as u64, ids(io, one));
+        it.apply(declared(token, &ids, Op::Write, offset, len, 10));
     }
     let mut events: Vec<(u64, u64)> = ranges(cuts).collect();
     events.sort_by_key(|(from, _)| (from + 1).wrapping_mul(seed | 1).rotate_left(17));
@@ -76,39 +64,15 @@ fn run(laid: &[Laid], cuts: Vec<u64>, seed: u64) -> (Correlator, u64) {
         let sectors = u32::try_from(to - from).expect("small");
         let number = number as u64;
         asked += u64::from(sectors) * 512;
-        it.apply(Input::Event(event(
-            BlockOp::Write,
-            from,
-            sectors,
-            20,
-            30 + number,
-            60 + number,
-        )));
+        it.apply(wrote(from, sectors, 20, 30 + number, 60 + number));
     }
     for (io, one) in laid.iter().enumerate() {
-        it.apply(Input::Finished {
-            store: 0,
-            token: io as u64,
-            end_ns: 100,
-        });
+        it.apply(finished(io as u64, 100));
         for request in ids(io, one) {
-            it.apply(Input::Ended(EndedRequest {
-                request,
-                store: 0,
-                method: "put".into(),
-                bytes: 0,
-                begin_ns: 5,
-                end_ns: 105 + request,
-                ok: true,
-                stages_ns: [0, 0, 0, 100 + request, 0, 0],
-                commit_ns: [0; 3],
-                control: false,
-                waited_for: None,
-                trace: None,
-            }));
+            it.apply(ended(request, 5, 105 + request));
         }
     }
-    it.apply(Input::Drained { until_ns: 1000 });
+    it.apply(drained(1000));
     (it, asked)
 }
 
@@ -182,18 +146,11 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
-    let op = prop_oneof![
-        Just(BlockOp::Read),
-        Just(BlockOp::Write),
-        Just(BlockOp::Flush),
-        Just(BlockOp::Discard),
-    ];
+    use BlockOp::{Discard, Flush, Read, Write};
+    let op = prop_oneof![Just(Read), Just(Write), Just(Flush), Just(Discard)];
     let class = prop_oneof![Just(Class::Own), Just(Class::FsJournal), Just(Class::Other)];
-    let times = (
-        proptest::option::of(number()),
-        proptest::option::of(number()),
-        number(),
-    );
+    let time = || proptest::option::of(number());
+    let times = (time(), time(), number());
     let place = (number(), prop_oneof![9 => 0..16_u32, 1 => any::<u32>()]);
     let flags = (any::<bool>(), any::<bool>(), 0..10_u32);
     let rest = (
@@ -239,16 +196,9 @@ fn any_input() -> impl Strategy<Value = Input> {
     let store = || 0..3_usize;
     let op = prop_oneof![Just(Op::Read), Just(Op::Write), Just(Op::Flush)];
     let purpose = prop_oneof![Just(Purpose::Data), Just(Purpose::Journal)];
-    let io = (
-        store(),
-        0..8_u64,
-        vec(0..8_u64, 0..3),
-        purpose,
-        op,
-        number(),
-        number(),
-        number(),
-    );
+    let requests = vec(0..8_u64, 0..3);
+    let (offset, len, begin) = (number(), number(), number());
+    let io = (store(), 0..8_u64, requests, purpose, op, offset, len, begin);
     let declared = io.prop_map(
         |(store, token, requests, purpose, op, offset, len, begin_ns)| {
             Input::Declared(Declared {
@@ -280,10 +230,7 @@ fn any_input() -> impl Strategy<Value = Input> {
                 end_ns,
                 ok: true,
                 stages_ns: stages.try_into().expect("six"),
-                commit_ns: [0; 3],
-                control: false,
-                waited_for: None,
-                trace: None,
+                ..EndedRequest::default()
             })
         },
     );

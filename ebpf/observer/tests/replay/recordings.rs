@@ -3,11 +3,11 @@
 use std::io::{BufReader, Cursor, Read};
 
 use lumpscope_observer::{
-    AuditReport, BlockLine, BlockOp, Correlator, EndedRequest, Input, MAX_LINE, Op, Replay,
-    ReplayError, TraceContext,
+    AuditReport, BlockLine, Correlator, EndedRequest, Input, MAX_LINE, Op, Replay, ReplayError,
+    TraceContext,
 };
 
-use crate::support::{declared, ended, event, finished, recording};
+use crate::support::{Feed, declared, ended, finished, put, raw_store, recording, wrote};
 
 fn replayed(text: &str) -> (Replay, Vec<BlockLine>, Result<(), ReplayError>) {
     let (mut replay, mut lines) = (Replay::new(), Vec::new());
@@ -28,12 +28,8 @@ fn an_old_recording_gives_reports_explanations_and_block_lines() {
     let report = replay.report("store 0").expect("it is there");
     assert_eq!(report.operations[0].count, 6);
     assert_eq!(report.block.attributed_bytes, 6 << 20);
-    assert!(
-        report
-            .audit
-            .finding
-            .starts_with("replayed: the recording holds no audit")
-    );
+    let no_audit = "replayed: the recording holds no audit";
+    assert!(report.audit.finding.starts_with(no_audit));
     assert!(!report.audit.complete);
     assert_eq!(replay.report("store 1"), None);
     let requests: u64 = report.block.owners.iter().map(|o| o.requests).sum();
@@ -41,19 +37,13 @@ fn an_old_recording_gives_reports_explanations_and_block_lines() {
     assert!(lines.iter().any(|line| line.owner == "fs-journal"));
     let slowest = replay.slowest(Some("store 0"), false, 3);
     assert_eq!(slowest.len(), 3);
-    assert_eq!(
-        replay.explain(slowest[0].request_id).as_ref(),
-        Some(&slowest[0])
-    );
+    let slow = replay.explain(slowest[0].request_id);
+    assert_eq!(slow.as_ref(), Some(&slowest[0]));
     assert_eq!(replay.slowest(Some("none"), false, 3), []);
     let travelled: u64 = report.block.moves.iter().map(|m| m.requests).sum();
-    assert_eq!(
-        travelled,
-        report.block.data_requests - 1,
-        "{:?}",
-        report.block.moves
-    );
-    assert!(report.block.moves.iter().all(|m| m.moved_by != "unknown"));
+    let moves = &report.block.moves;
+    assert_eq!(travelled, report.block.data_requests - 1, "{moves:?}");
+    assert!(moves.iter().all(|m| m.moved_by != "unknown"));
 }
 
 #[test]
@@ -75,11 +65,8 @@ fn a_recording_says_the_time_of_day_in_its_first_line() {
         (replayed(&text), replayed(&(clock.to_owned() + &text)));
     let done = lines[0].done_unix_ns;
     assert_eq!(done, old_lines[0].done_unix_ns + 999_900);
-    let monotonic_ns = new.clock().monotonic_ns(done);
-    assert_eq!(
-        monotonic_ns,
-        old.clock().monotonic_ns(old_lines[0].done_unix_ns)
-    );
+    let old_ns = old.clock().monotonic_ns(old_lines[0].done_unix_ns);
+    assert_eq!(new.clock().monotonic_ns(done), old_ns);
     let begun = |replay: &Replay| replay.slowest(None, false, 1)[0].begin_unix_ns;
     assert_eq!(begun(&new), begun(&old) + 999_900);
 }
@@ -91,23 +78,21 @@ fn names_audits_and_traces_are_in_a_recording() {
         span_id: 7,
         parent_span_id: 0,
     };
-    let Input::Ended(plain) = ended(1, 80, 250) else {
-        unreachable!("it makes one");
-    };
     let mut text = String::from(
         r#"{"added":{"store":3,"name":"fast"}}
         {"placed":{"store":3,"placement":{"dev":117440512,"file_system":"","extents":[]},"disk":"sdx"}}
         "#,
     );
+    let finding = "incomplete: 2 events did not fit into the ring";
     let audit = AuditReport {
-        finding: "incomplete: 2 events did not fit into the ring".to_owned(),
+        finding: finding.to_owned(),
         ..AuditReport::default()
     };
     for input in [
         Input::Ended(EndedRequest {
             store: 3,
             trace: Some(trace),
-            ..plain
+            ..put(1, 80, 250)
         }),
         Input::Drained { until_ns: 300 },
         Input::Audited {
@@ -122,30 +107,23 @@ fn names_audits_and_traces_are_in_a_recording() {
     let told = replay.explain(1).expect("it is kept");
     assert_eq!((told.store.as_str(), told.device.as_str()), ("fast", "sdx"));
     assert_eq!(told.trace_id, format!("{:032x}", trace.trace_id));
-    assert_eq!(
-        told.incomplete,
-        "block requests may be missing (incomplete: 2 events did not fit into the ring)"
-    );
+    let incomplete = format!("block requests may be missing ({finding})");
+    assert_eq!(told.incomplete, incomplete);
     let audit = replay.report("fast").expect("it is there").audit;
-    assert_eq!(
-        audit.finding,
-        "incomplete: 2 events did not fit into the ring"
-    );
+    assert_eq!(audit.finding, finding);
 }
 
 #[test]
 fn a_recording_that_begins_late_begins_with_what_stands() {
-    let mut it = crate::support::raw_store();
-    for input in [
+    let mut it = raw_store();
+    it.feed([
         declared(1, &[1], Op::Write, 0, 4096, 10),
         declared(2, &[2], Op::Write, 4096, 4096, 10),
         finished(1, 20),
-    ] {
-        it.apply(input);
-    }
+    ]);
     let mut text: String = it.standing().iter().map(line).collect();
     for input in [
-        Input::Event(event(BlockOp::Write, 8, 8, 30, 40, 50)),
+        wrote(8, 8, 30, 40, 50),
         finished(2, 60),
         ended(2, 5, 70),
         Input::Drained { until_ns: 80 },
@@ -155,10 +133,8 @@ fn a_recording_that_begins_late_begins_with_what_stands() {
     let (replay, lines, result) = replayed(&text);
     result.expect("it is whole");
     assert_eq!(lines[0].request_ids, [2]);
-    assert_eq!(
-        (lines[0].device.as_str(), replay.stores().len()),
-        ("loop7", 1)
-    );
+    assert_eq!(lines[0].device.as_str(), "loop7");
+    assert_eq!(replay.stores().len(), 1);
     assert_eq!(replay.explain(2).expect("kept").block_requests, 1);
 }
 
@@ -172,31 +148,30 @@ fn what_is_wrong_is_said_with_the_line_and_what_came_before_was_taken() {
         result.expect_err("it is broken").to_string()
     };
     let after = good.lines().count() + 1;
-    let said = known(format!("{good}{{\"novel\":{{\"x\":1}}}}\n"));
-    assert_eq!(
-        said,
-        format!(
-            "line {after}: this version does not know `novel`; replay it with the version that \
-             recorded it"
-        )
-    );
-    let said = known(format!("{good}{{\"drained\":{{\"until_ns\":-1}}}}\n"));
-    assert!(
-        said.starts_with(&format!(
-            "not a Lumpscope recording (line {after}: invalid value"
-        )),
-        "{said}"
-    );
-    let said = known(format!("{good}\n\n{{\"drained\":{{\"unt"));
-    assert!(
-        said.starts_with(&format!("line {} is cut off", after + 2)),
-        "{said}"
-    );
-    let said = known(format!("{good}\u{1}\u{2}\n"));
-    assert!(
-        said.starts_with(&format!("not a Lumpscope recording (line {after}: ")),
-        "{said}"
-    );
+    for (more, expected) in [
+        (
+            "{\"novel\":{\"x\":1}}\n",
+            format!(
+                "line {after}: this version does not know `novel`; replay it with the version that \
+                 recorded it"
+            ),
+        ),
+        (
+            "{\"drained\":{\"until_ns\":-1}}\n",
+            format!("not a Lumpscope recording (line {after}: invalid value"),
+        ),
+        (
+            "\n\n{\"drained\":{\"unt",
+            format!("line {} is cut off", after + 2),
+        ),
+        (
+            "\u{1}\u{2}\n",
+            format!("not a Lumpscope recording (line {after}: "),
+        ),
+    ] {
+        let said = known(format!("{good}{more}"));
+        assert!(said.starts_with(&expected), "{more:?}: {said}");
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Inputs that tests make up, and recordings.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use lumpscope_observer::{
     BlockOp, Class, Correlator, Declared, EndedRequest, Event, Extent, Input, Op, Placement,
-    Purpose, StoreReport,
+    Purpose, SlowRequest, StoreReport,
 };
 
 pub(crate) const DEV: u32 = 7 << 20;
@@ -47,24 +48,36 @@ pub(crate) fn raw_store() -> Correlator {
     correlator
 }
 
-/// Places a store on all of the disk.
-pub(crate) fn place_raw(correlator: &mut Correlator, store: usize) {
-    let extents = vec![Extent {
-        offset: 0,
-        sector: 0,
-        len: 1 << 40,
-    }];
+/// A store that has a name.
+pub(crate) fn added(store: usize, name: &str) -> Input {
+    let name = name.to_owned();
+    Input::Added { store, name }
+}
+
+/// A store that is bytes of a disk, from a sector on.
+pub(crate) fn placed(store: usize, dev: u32, file_system: &str, sector: u64, len: u64) -> Input {
+    let offset = 0;
     let placement = Placement {
-        dev: DEV,
-        file_system: String::new(),
+        dev,
+        file_system: file_system.to_owned(),
         ranges: Vec::new(),
-        extents,
+        extents: vec![Extent {
+            offset,
+            sector,
+            len,
+        }],
     };
-    correlator.apply(Input::Placed {
+    let disk = if dev == DEV { "loop7" } else { "sdx" }.to_owned();
+    Input::Placed {
         store,
         placement,
-        disk: "loop7".to_owned(),
-    });
+        disk,
+    }
+}
+
+/// Places a store on all of the disk.
+pub(crate) fn place_raw(correlator: &mut Correlator, store: usize) {
+    correlator.apply(placed(store, DEV, "", 0, 1 << 40));
 }
 
 pub(crate) fn declared(
@@ -138,25 +151,56 @@ pub(crate) fn event(
     }
 }
 
-pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
-    Input::Ended(EndedRequest {
+/// A write of the service's that the disk has done.
+pub(crate) fn wrote(sector: u64, sectors: u32, queue: u64, issue: u64, done: u64) -> Input {
+    Input::Event(event(BlockOp::Write, sector, sectors, queue, issue, done))
+}
+
+/// A put of 4 KiB, all of whose time is data time.
+pub(crate) fn put(request: u64, begin_ns: u64, end_ns: u64) -> EndedRequest {
+    EndedRequest {
         request,
-        store: 0,
         method: "put".into(),
         bytes: 4096,
         begin_ns,
         end_ns,
         ok: true,
         stages_ns: [0, 0, 0, end_ns - begin_ns, 0, 0],
-        commit_ns: [0; 3],
-        control: false,
-        waited_for: None,
-        trace: None,
-    })
+        ..EndedRequest::default()
+    }
 }
 
-pub(crate) fn apply(correlator: &mut Correlator, inputs: Vec<Input>) {
-    for input in inputs {
-        correlator.apply(input);
+pub(crate) fn ended(request: u64, begin_ns: u64, end_ns: u64) -> Input {
+    Input::Ended(put(request, begin_ns, end_ns))
+}
+
+pub(crate) fn drained(until_ns: u64) -> Input {
+    Input::Drained { until_ns }
+}
+
+pub(crate) trait Feed {
+    /// Applies one after the other.
+    fn feed(&mut self, inputs: impl IntoIterator<Item = Input>);
+
+    /// Ends I/Os at this time, then the requests that have their numbers, and all that can still come.
+    fn ends(&mut self, ids: RangeInclusive<u64>, end_ns: u64) {
+        self.feed(ids.clone().map(|id| finished(id, end_ns)));
+        self.feed(ids.map(|id| ended(id, 5, end_ns + 1)));
+        self.feed([drained(end_ns + 2)]);
     }
+}
+
+impl Feed for Correlator {
+    fn feed(&mut self, inputs: impl IntoIterator<Item = Input>) {
+        for input in inputs {
+            self.apply(input);
+        }
+    }
+}
+
+/// Fails unless a step of the explanation ends so.
+#[track_caller]
+pub(crate) fn has_step(told: &SlowRequest, end: &str) {
+    let found = told.steps.iter().any(|step| step.text.ends_with(end));
+    assert!(found, "{end}: {:#?}", told.steps);
 }

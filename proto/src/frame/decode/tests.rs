@@ -197,10 +197,8 @@ fn what_is_refused() {
     let mut header = Vec::new();
     prost::encoding::bytes::encode(HEADER, &vec![0_u8; 1025], &mut header);
     let (len, max) = (1025, 1024);
-    assert_eq!(
-        all(&framed(&header)),
-        Err(WireError::HeaderTooLarge { len, max })
-    );
+    let found = all(&framed(&header));
+    assert_eq!(found, Err(WireError::HeaderTooLarge { len, max }));
     let mut two = Vec::new();
     prost::encoding::bytes::encode(CHUNK, &vec![1_u8], &mut two);
     prost::encoding::bytes::encode(CHUNK, &vec![2_u8], &mut two);

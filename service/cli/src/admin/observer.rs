@@ -139,10 +139,8 @@ mod tests {
             })
         };
         assert_eq!(text(1, 0), "each block request is handed out");
-        assert_eq!(
-            text(100, 5_000_000),
-            "one of 100 block requests, and all that take 5.00 ms or longer"
-        );
+        let expected = "one of 100 block requests, and all that take 5.00 ms or longer";
+        assert_eq!(text(100, 5_000_000), expected);
         assert!(text(0, 0).contains("counted only"));
         assert!(text(0, 1).starts_with("no block requests at random, and all"));
     }

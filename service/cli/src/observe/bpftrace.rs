@@ -207,11 +207,8 @@ mod tests {
                 "block-count" => "7 0".to_owned(),
                 _ => disk.clone(),
             };
-            assert_eq!(
-                words(usage, &args, &info).unwrap().join(" "),
-                wanted,
-                "{name}"
-            );
+            let found = words(usage, &args, &info).unwrap().join(" ");
+            assert_eq!(found, wanted, "{name}");
         }
     }
 }

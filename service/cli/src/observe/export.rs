@@ -403,22 +403,20 @@ mod tests {
             .iter()
             .map(|l| l.split_whitespace().collect())
             .collect();
-        assert_eq!(
-            words[0],
-            [
-                "7,3",
-                "0",
-                "1",
-                "0.000000000",
-                "0",
-                "Q",
-                "F",
-                "0",
-                "+",
-                "0",
-                "[a,\"b\"]"
-            ]
-        );
+        let expected = [
+            "7,3",
+            "0",
+            "1",
+            "0.000000000",
+            "0",
+            "Q",
+            "F",
+            "0",
+            "+",
+            "0",
+            "[a,\"b\"]",
+        ];
+        assert_eq!(words[0], expected);
         let last = [
             "7,3",
             "0",

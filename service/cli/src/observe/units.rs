@@ -58,10 +58,8 @@ mod tests {
         let flags = ["fua".to_owned(), "meta".to_owned()];
         assert_eq!(beside(&[], Some(0)), None);
         assert_eq!(beside(&flags, None).unwrap(), "fua meta");
-        assert_eq!(
-            beside(&flags, Some(3)).unwrap(),
-            "fua meta, hardware queue 3"
-        );
+        let expected = "fua meta, hardware queue 3";
+        assert_eq!(beside(&flags, Some(3)).unwrap(), expected);
     }
 
     #[test]

@@ -67,23 +67,16 @@ async fn a_store_that_does_not_open_does_not_keep_the_others_from_being_served()
     let words = ["\"bad\"", "lumpscope format", "AddStore"];
     let refusal = put(client, "bad", 1, &body(1, 1000)).await;
     refused(refusal, Code::FailedPrecondition, &words);
-    refused(
-        get(client, "bad", 1).await,
-        Code::FailedPrecondition,
-        &words,
-    );
+    let result = get(client, "bad", 1).await;
+    refused(result, Code::FailedPrecondition, &words);
     let told = info(client, "bad").await;
     assert_eq!(told.state(), v1::StoreState::Unavailable);
     assert!(told.failed.contains("lumpscope format"), "{told:?}");
     assert_eq!(told.path, bad.to_str().unwrap());
-    assert_eq!(
-        health(&service.grpc, "store/bad").await,
-        ServingStatus::NotServing
-    );
-    assert_eq!(
-        health(&service.grpc, "store/good").await,
-        ServingStatus::Serving
-    );
+    let expected = ServingStatus::NotServing;
+    assert_eq!(health(&service.grpc, "store/bad").await, expected);
+    let expected = ServingStatus::Serving;
+    assert_eq!(health(&service.grpc, "store/good").await, expected);
     assert_eq!(health(&service.grpc, "").await, ServingStatus::Serving);
     let (status, text) = service.http_get("/healthz").await;
     assert!(status == 503 && text.contains("store bad"), "{text}");
@@ -118,9 +111,7 @@ async fn a_store_that_does_not_open_does_not_keep_the_others_from_being_served()
     let added = admin.add_store(adding("bad", &bad)).await.unwrap();
     let added = added.into_inner().store.unwrap();
     assert_eq!(added.state(), v1::StoreState::Serving);
-    put(&mut service.client, "bad", 1, &body(1, 1000))
-        .await
-        .unwrap();
+    service.put("bad", 1, &body(1, 1000)).await;
     assert_eq!(service.http_get("/healthz").await.0, 200);
     drop(admin);
     service.stop().await;
@@ -189,10 +180,8 @@ async fn a_store_that_another_machine_has_claimed_is_served_when_it_is_taken_ove
     };
     let said = serve(&[]);
     let words = "is claimed by node-7 since 2027-01-15 08:00 UTC: stop the service there";
-    assert!(
-        said.contains(words) && said.contains("--take-over"),
-        "{said}"
-    );
+    assert!(said.contains(words), "{said}");
+    assert!(said.contains("--take-over"), "{said}");
     let said = serve(&["--take-over", "b"]);
     assert!(said.contains("take-over: b"), "{said}");
     assert_eq!(std::fs::read(&path).unwrap(), image);
@@ -271,10 +260,8 @@ async fn a_store_that_fails_in_service_is_taken_out_and_added_again() {
         health_after(&service.grpc, "store/bad", ServingStatus::Serving).await,
         ServingStatus::NotServing
     );
-    assert_eq!(
-        health(&service.grpc, "store/good").await,
-        ServingStatus::Serving
-    );
+    let expected = ServingStatus::Serving;
+    assert_eq!(health(&service.grpc, "store/good").await, expected);
 
     let mut admin = AdminClient::new(channel(&service.grpc).await);
     let early = admin.add_store(adding("bad", &bad)).await;
@@ -295,8 +282,6 @@ async fn a_store_that_fails_in_service_is_taken_out_and_added_again() {
         .await
         .unwrap();
     assert_eq!(http_get(service.metrics, "/healthz").await.0, 200);
-    assert_eq!(
-        health(&service.grpc, "store/bad").await,
-        ServingStatus::Serving
-    );
+    let expected = ServingStatus::Serving;
+    assert_eq!(health(&service.grpc, "store/bad").await, expected);
 }

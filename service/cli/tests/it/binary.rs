@@ -1,79 +1,13 @@
 //! The program as people run it: arguments, the ready line, signals, files and pipes.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
+use std::time::Duration;
 
 use crate::common::{body, folder};
-use crate::process::PROGRAM;
-
-/// `lumpscope serve` as a child; killed when dropped.
-struct ServeProcess {
-    child: Child,
-    url: String,
-}
-
-impl ServeProcess {
-    fn start(arguments: &[&str]) -> Self {
-        Self::spawn(Command::new(PROGRAM).arg("serve").args(arguments))
-    }
-
-    fn spawn(command: &mut Command) -> Self {
-        let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, "ready", grpc, metrics] = words[..] else {
-            panic!("not the ready line: {line:?}")
-        };
-        assert!(metrics.starts_with("metrics=127.0.0.1:"), "{line}");
-        let url = format!("http://{}", grpc.strip_prefix("grpc=").unwrap());
-        Self { child, url }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        run_with(&[&["--server", &self.url], arguments].concat(), b"")
-    }
-
-    fn terminate(mut self) -> std::process::ExitStatus {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for ServeProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Client arguments begin with `--server URL`, which belongs behind the command's name.
-fn run_with(arguments: &[&str], input: &[u8]) -> Output {
-    let arranged = match arguments {
-        ["--server", url, command, rest @ ..] => [&[*command, "--server", url], rest].concat(),
-        all => all.to_vec(),
-    };
-    let mut child = Command::new(PROGRAM)
-        .args(arranged)
-        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The program may refuse its arguments without reading anything.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
-}
+use crate::process::{Process, run_with};
+use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> Output {
     run_with(arguments, b"")
@@ -104,14 +38,8 @@ fn bad_with(code: i32, output: &Output, words: &[&str]) {
 
 fn format(path: &Path) {
     let path = path.to_str().unwrap();
-    good(&run(&[
-        "format",
-        path,
-        "--capacity",
-        "16M",
-        "--prealloc",
-        "fallocate",
-    ]));
+    let how = ["--capacity", "16M", "--prealloc", "fallocate"];
+    good(&run(&[&["format", path], &how[..]].concat()));
 }
 
 #[test]
@@ -119,47 +47,34 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     let dir = folder();
     let store = dir.path().join("lumpscope-cli.lusf");
     format(&store);
-    let spec = format!("disk={}", store.display());
     let file = dir.path().join("in");
     let bytes = body(1, 3_000_000);
     std::fs::write(&file, &bytes).unwrap();
 
-    let service = ServeProcess::start(&["--store", &spec, "--no-probes"]);
+    let service = Process::start(dir.path(), &[("disk", &store)], &[]);
     let said = good(&service.run(&["put", "disk", "abc", file.to_str().unwrap()]));
-    assert!(
-        said.starts_with("created 00000000000000000000000000000abc"),
-        "{said}"
-    );
-    let url = service.url.clone();
-    let piped = ["--server", &url, "put", "disk", "abd", "-", "--embedded"];
-    good(&run_with(&piped, b"through a pipe"));
-    assert_eq!(
-        service.run(&["get", "disk", "abd"]).stdout,
-        b"through a pipe"
-    );
+    let created = "created 00000000000000000000000000000abc";
+    assert!(said.starts_with(created), "{said}");
+    let (piped, bytes_piped) = (["put", "disk", "abd", "-", "--embedded"], b"through a pipe");
+    good(&service.feed(&piped, bytes_piped));
+    let got = service.run(&["get", "disk", "abd"]).stdout;
+    assert_eq!(got, bytes_piped);
     let part = ["get", "disk", "abd", "--offset", "8", "--length", "3"];
     assert_eq!(service.run(&part).stdout, b"a p");
-    assert!(
-        good(&service.run(&["get", "disk", "abd", "--head"])).contains("14 bytes in the journal")
-    );
+    let head = good(&service.run(&["get", "disk", "abd", "--head"]));
+    assert!(head.contains("14 bytes in the journal"), "{head}");
     let list = good(&service.run(&["list", "disk"]));
     assert_eq!(list.lines().count(), 2, "{list}");
     assert!(good(&service.run(&["stat", "disk"])).contains("lumps in the range"));
     assert!(good(&service.run(&["stores"])).contains("disk"));
-    bad_with(
-        3,
-        &service.run(&["get", "disk", "1"]),
-        &["no lump", "NOT_FOUND", "request"],
-    );
-    bad_with(
-        3,
-        &service.run(&["get", "tape", "1"]),
-        &["no store", "has disk"],
-    );
+    let no_lump = service.run(&["get", "disk", "1"]);
+    bad_with(3, &no_lump, &["no lump", "NOT_FOUND", "request"]);
+    let no_store = service.run(&["get", "tape", "1"]);
+    bad_with(3, &no_store, &["no store", "has disk"]);
     assert_eq!(service.run(&["get", "disk", "xyz"]).status.code(), Some(2));
-    assert!(service.terminate().success());
+    assert!(service.stop().success());
 
-    let service = ServeProcess::start(&["--store", &spec, "--no-probes"]);
+    let service = Process::start(dir.path(), &[("disk", &store)], &[]);
     let out = dir.path().join("out");
     good(&service.run(&["get", "disk", "abc", out.to_str().unwrap()]));
     assert!(std::fs::read(&out).unwrap() == bytes);
@@ -167,7 +82,7 @@ fn a_lump_goes_in_and_out_and_survives_a_restart() {
     assert!(good(&service.run(&["delete", "disk", "abc"])).contains("no such lump"));
     let said = good(&service.run(&["delete", "disk", "--start", "0", "--end", "ffff"]));
     assert_eq!(said, "deleted 1 lump\n");
-    assert!(service.terminate().success());
+    assert!(service.stop().success());
 }
 
 #[test]
@@ -187,36 +102,32 @@ fn what_serve_refuses() {
         let quiet = ["--no-probes", "--log", "off"];
         run(&[&["serve"], &ports[..], &quiet, arguments].concat())
     };
-    bad(&serve(&[]), &["no store", "--store"]);
-    bad(
-        &serve(&["--store", &spec, "--store", &twice]),
-        &["\"a\"", "\"b\"", "same"],
-    );
-    bad(&serve(&["--store", &spec, "--store", &spec]), &["own name"]);
-    bad(&serve(&["--store", &plain]), &["\"p\"", "lumpscope format"]);
-    bad(
-        &serve(&["--store", "n=/nowhere/at/all"]),
-        &["\"n\"", "/nowhere/at/all"],
-    );
-    let remote = ["--store", &spec, "--listen", "0.0.0.0:0"];
-    let output = run(&[&["serve"], &remote[..]].concat());
-    bad(&output, &["--allow-remote", "--tls-cert", "--tokens"]);
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "store = []\nfoo = 1\n").unwrap();
     let config = config.to_str().unwrap();
-    bad(
-        &serve(&["--config", config]),
-        &["config.toml, line 2", "foo"],
-    );
-    bad(
-        &run(&["format", store.to_str().unwrap()]),
-        &["store", "--force"],
-    );
-    let nobody = ["--server", "http://127.0.0.1:1", "stores"];
-    bad(
-        &run_with(&nobody, b""),
-        &["cannot reach", "lumpscope serve"],
-    );
+    for (arguments, words) in [
+        (&[][..], &["no store", "--store"][..]),
+        (
+            &["--store", &spec, "--store", &twice],
+            &["\"a\"", "\"b\"", "same"],
+        ),
+        (&["--store", &spec, "--store", &spec], &["own name"]),
+        (&["--store", &plain], &["\"p\"", "lumpscope format"]),
+        (
+            &["--store", "n=/nowhere/at/all"],
+            &["\"n\"", "/nowhere/at/all"],
+        ),
+        (&["--config", config], &["config.toml, line 2", "foo"]),
+    ] {
+        bad(&serve(arguments), words);
+    }
+    let remote = ["--store", &spec, "--listen", "0.0.0.0:0"];
+    let output = run(&[&["serve"], &remote[..]].concat());
+    bad(&output, &["--allow-remote", "--tls-cert", "--tokens"]);
+    let formatted = run(&["format", store.to_str().unwrap()]);
+    bad(&formatted, &["store", "--force"]);
+    let nobody = run(&["stores", "--server", "http://127.0.0.1:1"]);
+    bad(&nobody, &["cannot reach", "lumpscope serve"]);
     assert_eq!(run(&["serve", "--what"]).status.code(), Some(2));
     assert!(good(&run(&["--version"])).starts_with("lumpscope 0."));
 }
@@ -225,45 +136,20 @@ fn what_serve_refuses() {
 #[test]
 fn a_store_that_fails_says_so_and_the_others_go_on() {
     let dir = folder();
-    let (one, two) = (
-        dir.path().join("lumpscope-1.lusf"),
-        dir.path().join("lumpscope-2.lusf"),
-    );
+    let [one, two] = ["lumpscope-1.lusf", "lumpscope-2.lusf"].map(|name| dir.path().join(name));
     let path = one.to_str().unwrap();
-    let sizes = [
-        "--capacity",
-        "16M",
-        "--journal-ratio",
-        "0.5",
-        "--prealloc",
-        "fallocate",
-    ];
-    good(&run(&[&["format", path], &sizes[..]].concat()));
+    let sizes = "--capacity 16M --journal-ratio 0.5 --prealloc fallocate";
+    let format_one = ["format", path].into_iter().chain(sizes.split(' '));
+    good(&run(&format_one.collect::<Vec<_>>()));
     format(&two);
     // 2 MiB in units of 512 bytes: inside the journal of the first store, whose data region is
     // behind it, and inside the data region of the second, behind its journal.
-    let script = "trap '' XFSZ; ulimit -f 4096; exec \"$0\" serve \"$@\"";
-    let (first, second) = (
-        format!("f={}", one.display()),
-        format!("g={}", two.display()),
-    );
-    let service = ServeProcess::spawn(
-        Command::new("/bin/sh")
-            .args([
-                "-c",
-                script,
-                PROGRAM,
-                "--no-probes",
-                "--io-backend",
-                "threads",
-            ])
-            .args(["--store", &first, "--store", &second]),
-    );
-    let url = service.url.clone();
+    let stores = [("f", one.as_path()), ("g", two.as_path())];
+    let threads = ["--io-backend", "threads"];
+    let service = Process::limited(dir.path(), &stores, &threads, 2 << 20);
     let bytes = body(1, 40_000);
     let put = |store: &str, id: &str, how: &[&str]| {
-        let arguments = [&["--server", &url, "put", store, id, "-"], how].concat();
-        run_with(&arguments, &bytes)
+        service.feed(&[&["put", store, id, "-"], how].concat(), &bytes)
     };
     // Its data region cannot be written, its journal can: the put fails, the store goes on.
     bad(&put("f", "1", &[]), &["INTERNAL"]);
@@ -284,7 +170,7 @@ fn a_store_that_fails_says_so_and_the_others_go_on() {
     let stores = good(&service.run(&["stores"]));
     assert!(stores.contains("read-only: the disk refuses"), "{stores}");
     good(&put("g", "1", &["--embedded"]));
-    assert!(service.terminate().code().is_some());
+    assert!(service.stop().code().is_some());
 }
 
 #[test]
@@ -327,9 +213,8 @@ fn the_runbooks_name_commands_that_exist() {
     assert!(commands.len() > 20, "{commands:?}");
     for command in commands {
         let words = command.split(" >").next().unwrap_or_default();
-        let words = words
-            .split_whitespace()
-            .map(|w| if w == "ID" { "1" } else { w });
+        let words = words.split_whitespace();
+        let words = words.map(|w| if w == "ID" { "1" } else { w });
         let asked: Vec<&str> = words.chain(["--help"]).collect();
         let help = run(&asked);
         assert!(help.status.success(), "{command}: {help:?}");
@@ -342,15 +227,14 @@ fn check_says_what_is_there_and_exits_with_what_it_found() {
     let path = folder.path().join("a.lusf");
     format(&path);
     let name = path.to_str().unwrap();
-    let serving = ServeProcess::start(&["--store", &format!("a={name}"), "--no-probes"]);
+    let serving = Process::start(folder.path(), &[("a", &path)], &[]);
     for (id, len) in [("1", 10), ("2", 200_000)] {
-        let put = ["--server", &serving.url, "put", "a", id, "-", "--data"];
-        good(&run_with(&put, &body(1, len)));
+        good(&serving.feed(&["put", "a", id, "-", "--data"], &body(1, len)));
     }
     let in_use = run(&["check", name]);
     assert_eq!(in_use.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&in_use.stderr).contains("in use"));
-    assert!(serving.terminate().success());
+    assert!(serving.stop().success());
 
     let json = |arguments: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&run(arguments).stdout).unwrap()
@@ -364,12 +248,8 @@ fn check_says_what_is_there_and_exits_with_what_it_found() {
     let lines = good(&run(&["check", name, "--lumps", "--start", "2", "--json"]));
     let lump: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
     assert_eq!(lump["id"], "00000000000000000000000000000002");
-    assert_eq!(
-        good(&run(&["check", name, "--journal", "--limit", "1"]))
-            .lines()
-            .count(),
-        1
-    );
+    let first = good(&run(&["check", name, "--journal", "--limit", "1"]));
+    assert_eq!(first.lines().count(), 1);
     let clean = run(&["check", name]);
     assert!(good(&clean).contains("2 verified"), "{clean:?}");
 
@@ -386,10 +266,8 @@ fn check_says_what_is_there_and_exits_with_what_it_found() {
     let (first, sectors) = (&finding["first_sector"], &finding["sectors"]);
     let bad = (offset + 100_000) / 512;
     let first = first.as_u64().unwrap();
-    assert!(
-        (first..first + sectors.as_u64().unwrap()).contains(&bad),
-        "{finding}"
-    );
+    let found = first..first + sectors.as_u64().unwrap();
+    assert!(found.contains(&bad), "{finding}");
     // Damage is known to the chunk.
     assert!(sectors.as_u64() <= Some(128), "{finding}");
 
@@ -406,11 +284,8 @@ fn check_says_what_is_there_and_exits_with_what_it_found() {
 fn rot_second_record(path: &Path) -> u64 {
     let name = path.to_str().unwrap();
     let records = good(&run(&["check", name, "--journal", "--json"]));
-    let records: Vec<serde_json::Value> = records
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let second = &records[1];
+    let second = records.lines().nth(1).unwrap();
+    let second: serde_json::Value = serde_json::from_str(second).unwrap();
     assert_eq!(second["record"], "put");
     let at = second["ring_position"].as_u64().unwrap();
     let report = run(&["check", "--quick", "--json", name]);
@@ -421,15 +296,8 @@ fn rot_second_record(path: &Path) -> u64 {
     at
 }
 
-/// A new store b, as `--store` names it.
-fn other_store(folder: &Path) -> String {
-    let path = folder.join("b.lusf");
-    format(&path);
-    format!("b={}", path.display())
-}
-
 /// All that was saved of store a arrives in b.
-fn evacuates(serving: &ServeProcess) {
+fn evacuates(serving: &Process) {
     good(&serving.run(&["evacuate", "a", "b"]));
     for id in ["1", "3"] {
         assert_eq!(serving.run(&["get", "b", id]).stdout, body(1, 5000));
@@ -442,28 +310,18 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     let path = folder.path().join("a.lusf");
     format(&path);
     let name = path.to_str().unwrap();
-    let store = format!("a={name}");
-    let serve = |more: &[&str], log: &Path| {
-        let mut command = Command::new(PROGRAM);
-        command.args(["serve", "--no-probes", "--store", &store]);
-        let log = std::fs::File::create(log).unwrap();
-        ServeProcess::spawn(command.args(more).stderr(log))
-    };
-    let log = folder.path().join("log");
-    let serving = serve(&[], &log);
+    let serve = || Process::start(folder.path(), &[("a", &path)], &[]);
+    let serving = serve();
     for id in ["1", "2", "3"] {
-        let put = ["--server", &serving.url, "put", "a", id, "-", "--data"];
-        good(&run_with(&put, &body(1, 5000)));
+        good(&serving.feed(&["put", "a", id, "-", "--data"], &body(1, 5000)));
     }
-    assert!(serving.terminate().success());
+    assert!(serving.stop().success());
     assert!(good(&run(&["check", "--salvage", "--quick", name])).contains("no damage"));
 
     let at = rot_second_record(&path);
     let position = format!("ring position {at}");
-    bad(
-        &run(&["serve", "--no-probes", "--store", &store]),
-        &[&position, "--salvage"],
-    );
+    let refused = run(&["serve", "--no-probes", "--store", &format!("a={name}")]);
+    bad(&refused, &[&position, "--salvage"]);
     let before = std::fs::read(&path).unwrap();
     let json = |arguments: &[&str]| -> serde_json::Value {
         let output = run(arguments);
@@ -481,33 +339,31 @@ fn a_damaged_store_is_salvaged_once_and_opens_ever_after() {
     assert_eq!(checked["verified_lumps"], 2);
     let text = run(&["check", "--salvage", name]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    for part in [
-        "2 lumps verified",
-        "continues after 1 damaged part\n",
-        "serve --salvage",
-    ] {
+    let damaged = "continues after 1 damaged part\n";
+    for part in ["2 lumps verified", damaged, "serve --salvage"] {
         assert!(text.contains(part), "{text}");
     }
-    assert!(
-        before == std::fs::read(&path).unwrap(),
-        "a look has written"
-    );
+    let is_same = before == std::fs::read(&path).unwrap();
+    assert!(is_same, "a look has written");
 
-    let other = other_store(folder.path());
-    let serving = serve(&["--salvage", "--store", &other], &log);
+    let other = folder.path().join("b.lusf");
+    format(&other);
+    let stores = [("a", path.as_path()), ("b", other.as_path())];
+    let mut serving = Process::start(folder.path(), &stores, &["--salvage"]);
     evacuates(&serving);
-    assert!(serving.terminate().success());
-    let logged = std::fs::read_to_string(&log).unwrap();
+    serving.signal(Signal::TERM);
+    assert!(serving.ended(Duration::from_secs(60)).success());
+    let logged = serving.log();
     for part in ["salvage", &position, "repaired=true"] {
         assert!(logged.contains(part), "{logged}");
     }
-    let serving = serve(&[], &log);
+    let serving = serve();
     for id in ["1", "3"] {
         let got = serving.run(&["get", "a", id]);
         assert_eq!(got.stdout, body(1, 5000));
     }
     assert!(!serving.run(&["get", "a", "2"]).status.success());
-    assert!(serving.terminate().success());
+    assert!(serving.stop().success());
     let clean = run(&["check", "--salvage", "--quick", name]);
     assert!(good(&clean).contains("no damage"));
 }

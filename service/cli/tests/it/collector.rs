@@ -111,12 +111,7 @@ fn a_ca_that_is_not_there_is_named() {
     let dir = folder();
     let store = store_file(dir.path(), "ca", 16 << 20, 4096, 0.05);
     let refused = Command::new(PROGRAM)
-        .args([
-            "serve",
-            "--no-probes",
-            "--otlp-endpoint",
-            "https://127.0.0.1:1",
-        ])
+        .args("serve --no-probes --otlp-endpoint https://127.0.0.1:1".split(' '))
         .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
         .args(["--store", &format!("a={}", store.display())])
         .env("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/file")

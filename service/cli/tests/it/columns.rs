@@ -149,16 +149,7 @@ fn the_lab_needs_eighty_columns() {
     let dir = folder();
     let watched = Command::new(PROGRAM)
         .current_dir(dir.path())
-        .args([
-            "watch",
-            "--",
-            "dd",
-            "if=/dev/zero",
-            "bs=64K",
-            "count=4",
-            "oflag=sync",
-            "of=a",
-        ])
+        .args("watch -- dd if=/dev/zero bs=64K count=4 oflag=sync of=a".split(' '))
         .output()
         .unwrap();
     // What is watched has standard output for itself.
@@ -215,9 +206,7 @@ fn colours_are_for_terminals_and_for_those_who_ask() {
         Need::Tool("mkfs.xfs"),
         Need::Tool("script"),
     ];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let compare = |color: &str| {
         format!("{PROGRAM} --color {color} compare --scale 0.0005 --block-size 512 2>/dev/null")
     };

@@ -1,11 +1,10 @@
 //! The client commands as scripts use them: JSON, pipes, exit codes.
 
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::{Running, body, folder, store_file};
-use crate::process::PROGRAM;
+use crate::process::{PROGRAM, fed};
 use lumpscope_engine::crc32c;
 use serde_json::Value;
 
@@ -25,18 +24,9 @@ impl Setup {
     }
 
     fn feed(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
-            .env("LUMPSCOPE_SERVER", &self.running.grpc)
-            .env("LUMPSCOPE_RETRIES", "0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // The program may refuse its arguments without reading anything.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        child.wait_with_output().unwrap()
+        let mut command = Command::new(PROGRAM);
+        command.env("LUMPSCOPE_SERVER", &self.running.grpc);
+        fed(command.env("LUMPSCOPE_RETRIES", "0").args(arguments), input)
     }
 
     #[track_caller]
@@ -173,14 +163,13 @@ async fn exit_codes_say_what_happened() {
     assert_eq!(setup.feed(&["get", STORE, "1", "-"], b"").stdout, b"first");
     let several = setup.feed(&["delete", STORE, "1", "2"], b"").stdout;
     let several = String::from_utf8(several).unwrap();
+    let words = "1 deleted";
     assert!(
-        several.lines().next().unwrap().ends_with("1 deleted"),
+        several.lines().next().unwrap().ends_with(words),
         "{several}"
     );
-    assert!(
-        several.lines().nth(1).unwrap().contains("no such lump"),
-        "{several}"
-    );
+    let words = "no such lump";
+    assert!(several.lines().nth(1).unwrap().contains(words), "{several}");
     assert!(setup.ends(3, &["get", STORE, "1"]).contains("NOT_FOUND"));
     setup.ends(3, &["get", STORE, "1", "--head"]);
     setup.ends(2, &["get", STORE, "1", "file", "--head"]);
@@ -207,10 +196,8 @@ async fn exit_codes_say_what_happened() {
             token,
         ],
     );
-    assert!(
-        said.contains("unencrypted") && !said.contains("s3cret"),
-        "{said}"
-    );
+    assert!(said.contains("unencrypted"), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
     // A get that fails leaves the file that was there, and nothing else.
     let out = setup.dir.path().join("kept");
     std::fs::write(&out, "old").unwrap();

@@ -82,16 +82,7 @@ pub(crate) fn online(dir: &Path) -> Vec<Vec<String>> {
         &["get", "hdd", "1", "--head"],
         &["list", "hdd"],
         #[cfg(feature = "lab")]
-        &[
-            "load",
-            "--store",
-            "hdd",
-            "--lumps",
-            "20",
-            "--seconds",
-            "1",
-            "--keep",
-        ],
+        &["load", "--store=hdd", "--lumps=20", "--seconds=1", "--keep"],
         &["delete", "hdd", "1", "2"],
         &["delete", "hdd", "--start", "5", "--end", "9"],
         &["stores"],
@@ -187,23 +178,18 @@ fn every_command_is_run() {
     let made = run("", &words(&["man", path(&pages)]));
     assert!(made.status.success(), "{made:?}");
     let pages = std::fs::read_dir(&pages).unwrap();
-    let mut pages: Vec<String> = pages
-        .map(|page| page.unwrap().file_name().into_string().unwrap())
-        .filter_map(|page| {
-            Some(
-                page.strip_prefix("lumpscope-")?
-                    .strip_suffix(".1")?
-                    .to_owned(),
-            )
-        })
-        .collect();
+    let names = pages.map(|page| page.unwrap().file_name().into_string().unwrap());
+    let of_command = |page: String| {
+        let command = page.strip_prefix("lumpscope-")?.strip_suffix(".1")?;
+        Some(command.to_owned())
+    };
+    let mut pages: Vec<String> = names.filter_map(of_command).collect();
     pages.sort();
     let lines: Vec<Vec<String>> = [online(dir.path()), offline(dir.path())].concat();
     let lines: Vec<String> = lines.iter().map(|line| line.join("-")).collect();
     let is_group = |page: &String| {
-        pages
-            .iter()
-            .any(|other| other.starts_with(&format!("{page}-")))
+        let begin = format!("{page}-");
+        pages.iter().any(|other| other.starts_with(&begin))
     };
     let is_elsewhere = |page: &String| ELSEWHERE.iter().any(|name| name.replace(' ', "-") == *page);
     let is_run = |page: &String| {
@@ -211,10 +197,8 @@ fn every_command_is_run() {
         lines.iter().any(runs)
     };
     assert!(pages.len() > 30, "{pages:?}");
-    let forgotten = pages
-        .iter()
-        .filter(|page| !is_group(page) && !is_elsewhere(page));
-    let forgotten: Vec<&String> = forgotten.filter(|page| !is_run(page)).collect();
+    let forgotten = |page: &&String| !is_group(page) && !is_elsewhere(page) && !is_run(page);
+    let forgotten: Vec<&String> = pages.iter().filter(forgotten).collect();
     assert!(forgotten.is_empty(), "{forgotten:?}");
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use crate::process::Process;
 use lumpscope_engine::create::{CreateOptions, format};
-use lumpscope_needs::{Need, alone};
+use lumpscope_needs::{LOOPS, Need, alone};
 use lumpscope_proto::v1;
 use rustix::process::Signal;
 use tonic::Code;
@@ -33,6 +33,11 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+fn sparse(path: &Path, bytes: u64) {
+    let file = std::fs::File::create(path).unwrap();
+    file.set_len(bytes).unwrap();
+}
+
 /// A loop device over a file; detached on drop.
 pub(crate) struct Loop {
     file: PathBuf,
@@ -41,10 +46,7 @@ pub(crate) struct Loop {
 
 impl Loop {
     pub(crate) fn over(file: PathBuf) -> Self {
-        std::fs::File::create(&file)
-            .unwrap()
-            .set_len(32 * MIB)
-            .unwrap();
+        sparse(&file, 32 * MIB);
         let device = run("losetup", &["--find", "--show", text(&file)]).into();
         Self { file, device }
     }
@@ -69,10 +71,7 @@ struct Mount(PathBuf);
 impl Mount {
     fn new(folder: &Path) -> Self {
         let (image, at) = (folder.join("ext4.img"), folder.join("mount"));
-        std::fs::File::create(&image)
-            .unwrap()
-            .set_len(64 * MIB)
-            .unwrap();
+        sparse(&image, 64 * MIB);
         run("mkfs.ext4", &["-q", "-F", text(&image)]);
         std::fs::create_dir(&at).unwrap();
         run("mount", &["-o", "loop", text(&image), text(&at)]);
@@ -115,8 +114,8 @@ async fn until(service: &Process, client: &mut Client, state: v1::StoreState) ->
             let (status, health) = http_get(service.metrics, "/healthz").await;
             let code = if serves { 200 } else { 503 };
             assert_eq!(status, code, "{health}");
-            let named =
-                health.contains("store bad does not serve") && health.contains(state.word());
+            let words = ["store bad does not serve", state.word()];
+            let named = words.iter().all(|word| health.contains(word));
             assert_eq!(named, !serves, "{health}");
             assert_eq!(http_get(service.metrics, "/readyz").await.0, 200);
             let (_, metrics) = http_get(service.metrics, "/metrics").await;
@@ -199,11 +198,8 @@ async fn a_disk_that_hangs_is_told_and_left_alone_until_it_answers() {
         assert!(told.failed.contains("has not ended within 1 s"), "{told:?}");
         let words = ["\"bad\"", "out of service", "has not ended within 1 s"];
         refused(get(&mut client, "bad", 1).await, Code::Unavailable, &words);
-        refused(
-            put(&mut client, "bad", 3, &body(3, LUMP)).await,
-            Code::Unavailable,
-            &words,
-        );
+        let third = put(&mut client, "bad", 3, &body(3, LUMP)).await;
+        refused(third, Code::Unavailable, &words);
         good_goes_on(&mut client, 1).await;
         assert!(!hangs.is_finished());
         mount.thaw();
@@ -220,9 +216,7 @@ async fn a_disk_that_hangs_is_told_and_left_alone_until_it_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_gone_is_told_and_served_again_when_it_is_back() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = folder();
     let disk = Loop::over(dir.path().join("lumpscope-bad.img"));
     format(&disk.device, &CreateOptions::default()).unwrap();
@@ -250,9 +244,8 @@ async fn a_disk_that_is_gone_is_told_and_served_again_when_it_is_back() {
     put(&mut client, "bad", 4, &body(4, LUMP)).await.unwrap();
     // Gone again, with a put that fails: what the journal holds is uncertain then.
     disk.resize(0);
-    put(&mut client, "bad", 5, &body(5, LUMP))
-        .await
-        .unwrap_err();
+    let fifth = put(&mut client, "bad", 5, &body(5, LUMP)).await;
+    fifth.unwrap_err();
     until(&service, &mut client, v1::StoreState::Gone).await;
     service.signal(Signal::TERM);
     assert!(service.ended(EVENTUALLY).success(), "{}", service.log());

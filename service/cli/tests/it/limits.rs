@@ -37,10 +37,8 @@ async fn it_survives_that_no_file_can_be_opened() {
     }
     drop(connections);
     let (_, text) = crate::common::http_get(service.metrics, "/metrics").await;
-    assert!(
-        text.contains("lumpscope_accept_errors_total{entrance=\"tcp\"}"),
-        "{text}"
-    );
+    let words = "lumpscope_accept_errors_total{entrance=\"tcp\"}";
+    assert!(text.contains(words), "{text}");
     service.signal(Signal::TERM);
     assert!(service.ended(LONG).success(), "{}", service.log());
 }

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{Client, Running, body, connect, folder, get, put, raw_id, store_file};
 use crate::failing_disks::{Loop, text};
-use crate::process::{PROGRAM, program};
+use crate::process::{program, run_with};
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{Durability, LumpId, Placement, RequestCtx, Store, StoreOptions};
-use lumpscope_needs::{Need, alone};
+use lumpscope_needs::{LOOPS, alone};
 use lumpscope_proto::v1;
 use serde_json::Value;
 use tonic::Code;
@@ -22,9 +22,7 @@ use tonic::Code;
 const MIB: u64 = 1 << 20;
 
 fn lumpscope(arguments: &[&str]) -> Output {
-    let mut command = Command::new(PROGRAM);
-    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    command.args(arguments).output().unwrap()
+    run_with(arguments, b"")
 }
 
 #[track_caller]
@@ -59,9 +57,8 @@ pub(crate) fn fill(path: &Path, lumps: std::ops::Range<u128>) {
                     let mut buf = store.lump_buf_waiting(bytes.len() as u64).unwrap();
                     buf.extend(&bytes).unwrap();
                     let (ctx, id) = (RequestCtx::default(), LumpId(id));
-                    store
-                        .put(ctx, id, buf, Placement::Data, Durability::Synced)
-                        .unwrap();
+                    let stored = store.put(ctx, id, buf, Placement::Data, Durability::Synced);
+                    stored.unwrap();
                 }
             });
         }
@@ -89,10 +86,8 @@ fn make_spots(path: &Path) -> BTreeSet<String> {
 }
 
 pub(crate) fn ids(list: &Value) -> BTreeSet<String> {
-    let lumps = list.as_array().unwrap().iter();
-    lumps
-        .map(|lump| lump["id"].as_str().unwrap().to_owned())
-        .collect()
+    let id = |lump: &Value| lump["id"].as_str().unwrap().to_owned();
+    list.as_array().unwrap().iter().map(id).collect()
 }
 
 #[track_caller]
@@ -111,17 +106,12 @@ pub(crate) fn holds(path: &Path, lumps: std::ops::Range<u128>, but: &BTreeSet<St
 
 #[test]
 fn a_raw_disk_grows() {
-    let Some(_alone) = alone(&[Need::LoopDevices]) else {
-        return;
-    };
+    let Some(_alone) = alone(LOOPS) else { return };
     let dir = folder();
     let small = Loop::over(dir.path().join("lumpscope-small.img"));
     let formatted = CreateOptions::default();
-    let room = format(&small.device, &formatted)
-        .unwrap()
-        .geometry
-        .data_len()
-        .0;
+    let formatted = format(&small.device, &formatted).unwrap();
+    let room = formatted.geometry.data_len().0;
     fill(&small.device, 0..1000);
     let none = BTreeSet::new();
     // The disk below becomes larger.
@@ -136,11 +126,8 @@ fn a_raw_disk_grows() {
 }
 
 async fn service(stores: &[(&str, &PathBuf)]) -> Running {
-    let stores: Vec<(&str, &Path)> = stores
-        .iter()
-        .map(|(name, path)| (*name, path.as_path()))
-        .collect();
-    Running::start(&stores).await
+    let stores = stores.iter().map(|(name, path)| (*name, path.as_path()));
+    Running::start(&stores.collect::<Vec<_>>()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,33 +149,26 @@ async fn a_store_with_bad_spots_is_evacuated_while_it_is_served() {
     let rest = json(4, &with(&["--at-once", "16"]));
     assert_eq!(ids(&rest["missing"]), lost);
     assert_eq!(rest["already_there"], part["lumps"]);
-    assert_eq!(
-        part["lumps"].as_u64().unwrap() + rest["lumps"].as_u64().unwrap(),
-        10_000 - 20
-    );
+    let all = part["lumps"].as_u64().unwrap() + rest["lumps"].as_u64().unwrap();
+    assert_eq!(all, 10_000 - 20);
     let said = ends(4, &command);
     assert!(said.contains("20 lumps are missing"), "{said}");
     // A lump that somebody else has put there is left alone, unless told otherwise.
     let mut client = connect(&running.grpc).await;
     let five = ["--start", "5", "--end", "6"];
     for bytes in [b"other".to_vec(), b"123456".to_vec()] {
-        put(&mut client, "new", 5, &bytes.clone().into())
-            .await
-            .unwrap();
+        let stored = put(&mut client, "new", 5, &bytes.clone().into()).await;
+        stored.unwrap();
         let report = json(4, &[&command[..], &five].concat());
-        assert_eq!(
-            (&report["lumps"], &report["replaced"]),
-            (&0.into(), &0.into())
-        );
+        assert_eq!(report["lumps"], 0);
+        assert_eq!(report["replaced"], 0);
         assert_eq!(report["differing"].as_array().unwrap().len(), 1);
         let same = bytes.len() == content(5).len();
         let trusting = [&command[..], &five, &["--trust-lengths"]].concat();
         let said = ends(if same { 0 } else { 4 }, &trusting);
         let last = said.lines().last().unwrap();
-        assert!(
-            !same || last.contains("1 lump already present were not compared"),
-            "{said}"
-        );
+        let trusted = last.contains("1 lump already present were not compared");
+        assert!(!same || trusted, "{said}");
         assert!(get(&mut client, "new", 5).await.unwrap() == bytes);
     }
     let report = json(0, &[&command[..], &five, &["--replace"]].concat());
@@ -225,10 +205,8 @@ async fn evacuation_to_another_service_is_paced_and_refuses_what_is_too_small() 
     let begun = std::time::Instant::now();
     let paced = [&["evacuate", "old", "new", "--rate", "8M"], &to[..]].concat();
     assert_eq!(json(0, &paced)["lumps"], 8);
-    assert!(
-        begun.elapsed() > Duration::from_millis(800),
-        "8 MiB at 8 MiB a second"
-    );
+    // 8 MiB at 8 MiB a second.
+    assert!(begun.elapsed() > Duration::from_millis(800));
     let mut client = connect(&there.grpc).await;
     for id in 1..=8 {
         assert!(get(&mut client, "new", id).await.unwrap() == bytes);
@@ -314,10 +292,8 @@ impl Move {
         assert_eq!(self.ids("new").await, ids);
         for id in ids {
             let old = get(&mut self.client, "old", id).await.unwrap();
-            assert!(
-                get(&mut self.client, "new", id).await.unwrap() == old,
-                "{id}"
-            );
+            let new = get(&mut self.client, "new", id).await.unwrap();
+            assert!(new == old, "{id}");
         }
     }
 }
@@ -423,9 +399,7 @@ async fn a_store_that_is_written_is_not_said_to_be_equal_until_it_refuses_change
     for id in 1..=32 {
         stores.put("old", id, id).await;
     }
-    let writers: Vec<_> = (0..4)
-        .map(|n| Writer::start(&stores.running.grpc, n))
-        .collect();
+    let writers = [0, 1, 2, 3].map(|n| Writer::start(&stores.running.grpc, n));
     for writer in &writers {
         writer.changes(1).await;
     }
@@ -467,9 +441,10 @@ impl Writer {
                 let id = 1 + (turn * 4 + number) % 40;
                 let done = match turn % 3 {
                     0 => client.delete(deletion("old", id)).await.map(drop),
-                    _ => put(&mut client, "old", id, &body(turn, LEN))
-                        .await
-                        .map(drop),
+                    _ => {
+                        let bytes = body(turn, LEN);
+                        put(&mut client, "old", id, &bytes).await.map(drop)
+                    }
                 };
                 if let Err(refused) = done {
                     return refused;

@@ -1,7 +1,7 @@
 //! Queries to the observer, through gRPC and through the commands. Without probes the work of the
 //! disk is unknown, and every answer has to say so.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -54,11 +54,8 @@ impl Setup {
         let output = self.run(arguments);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{arguments:?}: {out}{err}"
-        );
+        let ended = output.status.code();
+        assert_eq!(ended, Some(code), "{arguments:?}: {out}{err}");
         (out, err)
     }
 
@@ -77,14 +74,10 @@ fn interrupt(child: &Child) {
 async fn explain_tells_one_request_and_the_slowest() {
     let (setup, id) = Setup::new().await;
     let told = setup.json(&["explain", &id.to_string()]);
-    assert_eq!(
-        (&told["request_id"], &told["method"]),
-        (&id.into(), &"put".into())
-    );
-    assert_eq!(
-        (&told["store"], &told["bytes"]),
-        (&STORE.into(), &100_000.into())
-    );
+    assert_eq!(told["request_id"], id);
+    assert_eq!(told["method"], "put");
+    assert_eq!(told["store"], STORE);
+    assert_eq!(told["bytes"], 100_000);
     let stages = told["stages"].as_object().unwrap().values();
     let sum: u64 = stages.map(|ns| ns.as_u64().unwrap()).sum();
     assert_eq!(told["total_ns"], sum);
@@ -93,20 +86,10 @@ async fn explain_tells_one_request_and_the_slowest() {
     assert!(begin < now && now - begin < 3_600_000_000_000, "{told}");
     let (text, _) = setup.said(0, &["explain", &id.to_string()]);
     assert!(text.starts_with("put of "), "{text}");
-    assert!(
-        text.contains(&format!("request {id}, store {STORE}")),
-        "{text}"
-    );
+    let which = format!("request {id}, store {STORE}");
+    assert!(text.contains(&which), "{text}");
 
-    let slowest = [
-        "explain",
-        "--slowest",
-        "3",
-        "--store",
-        STORE,
-        "--within",
-        "5m",
-    ];
+    let slowest = ["explain", "--slowest=3", "--store", STORE, "--within=5m"];
     assert_eq!(setup.json(&slowest)["request_id"], id);
     let (_, err) = setup.said(3, &["explain", "99999"]);
     assert!(err.contains("99999"), "{err}");
@@ -126,13 +109,7 @@ async fn trace_says_what_it_cannot_see_and_ends_well() {
     assert!(line.contains("incomplete: disk: not observed"), "{line}");
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let mut out = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut out)
-        .unwrap();
+    let out = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
     assert!(out.lines().count() <= 2, "nothing but the head: {out}");
     setup.said(2, &["trace", "--owner", "nobody"]);
     setup.said(3, &["trace", "--store", "tape"]);
@@ -154,10 +131,8 @@ async fn top_shows_each_interval_and_its_rates() {
     let (text, _) = tokio::task::block_in_place(|| setup.said(0, &arguments[..5]));
     stop.send(()).unwrap();
     load.await.unwrap();
-    let intervals: Vec<Value> = out
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
+    let intervals = out.lines().map(|line| serde_json::from_str(line).unwrap());
+    let intervals: Vec<Value> = intervals.collect();
     assert_eq!(intervals.len(), 2);
     for interval in &intervals {
         let store = &interval["stores"][0];
@@ -169,11 +144,8 @@ async fn top_shows_each_interval_and_its_rates() {
         let missing = store["incomplete"].as_str().unwrap();
         assert!(missing.starts_with("not observed: "), "{store}");
     }
-    assert_eq!(
-        text.matches("INCOMPLETE: not observed").count(),
-        2,
-        "{text}"
-    );
+    let incomplete = text.matches("INCOMPLETE: not observed").count();
+    assert_eq!(incomplete, 2, "{text}");
     assert!(!text.contains('\x1b'), "no terminal: {text:?}");
     setup.said(1, &["top", "--interval", "1ms"]);
     setup.said(3, &["top", "--store", "tape"]);
@@ -219,10 +191,8 @@ async fn the_observer_is_described_and_cannot_hand_out_events_without_probes() {
     let (setup, _) = Setup::new().await;
     let described = setup.json(&["admin", "observer"]);
     let store = &described["stores"][0];
-    assert_eq!(
-        (&store["store"], &store["observed"]),
-        (&STORE.into(), &false.into())
-    );
+    assert_eq!(store["store"], STORE);
+    assert_eq!(store["observed"], false);
     assert!(!store["not_observed_because"].as_str().unwrap().is_empty());
     assert_eq!(store["guard"]["policy"], "off");
     let (text, _) = setup.said(0, &["admin", "observer"]);

@@ -32,11 +32,8 @@ fn into(stdout: Stdio, server: &str, line: &[String]) -> Output {
 
 #[track_caller]
 fn cannot_write(server: &str, line: &[String]) {
-    let full = std::fs::File::options()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let ended = into(full.into(), server, line);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let ended = into(full.unwrap().into(), server, line);
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{line:?}: {said}");
     let why = "standard output: No space left on device";
@@ -86,23 +83,13 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 #[test]
 fn results_of_the_lab_that_cannot_be_written_are_errors() {
     let needs = [Need::LoopDevices, Need::Tool("mkfs.xfs")];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let dir = crate::common::folder();
     let file = dir.path().join("a");
     let of = file.display().to_string();
     let lines: [&[&str]; 4] = [
         &["bench", "run", "rand1", "--scale", "0.0005"],
-        &[
-            "bench",
-            "seeds",
-            "diskbenchi",
-            "--count",
-            "8",
-            "--rounds",
-            "1",
-        ],
+        &["bench", "seeds", "diskbenchi", "--count=8", "--rounds=1"],
         &["compare", "--scale", "0.0005", "--block-size", "512"],
         &["bench", "seeds", "diskbenchi", "--count", "1", "--of", &of],
     ];
@@ -163,30 +150,25 @@ fn an_exit_code_means_the_same_in_every_command() {
 #[test]
 fn an_old_name_tells_the_new_one() {
     for (old, new) in [
-        (&["inspect", "/dev/sdX"][..], "lumpscope check --quick"),
-        (&["usage", "hdd"], "lumpscope stat"),
+        (&["inspect", "/dev/sdX"][..], "check --quick"),
+        (&["usage", "hdd"], "stat"),
         (
             &["admin", "scrub-start", "hdd"],
-            "lumpscope admin scrub STORE --start",
+            "admin scrub STORE --start",
         ),
-        (
-            &["admin", "scrub-stop", "hdd"],
-            "lumpscope admin scrub STORE --stop",
-        ),
-        (&["trace", "--export", "csv"], "lumpscope export FILE"),
-        (
-            &["delete-range", "hdd", "0", "9"],
-            "lumpscope delete STORE --start",
-        ),
-        (&["head", "hdd", "1"], "lumpscope get STORE ID --head"),
-        (&["admin", "events"], "lumpscope admin observer"),
-        (&["admin", "reload"], "lumpscope admin service --reload"),
-        (&["check", "a", "--records"], "lumpscope check --journal"),
+        (&["admin", "scrub-stop", "hdd"], "admin scrub STORE --stop"),
+        (&["trace", "--export", "csv"], "export FILE"),
+        (&["delete-range", "hdd", "0", "9"], "delete STORE --start"),
+        (&["head", "hdd", "1"], "get STORE ID --head"),
+        (&["admin", "events"], "admin observer"),
+        (&["admin", "reload"], "admin service --reload"),
+        (&["check", "a", "--records"], "check --journal"),
     ] {
+        let new = format!("lumpscope {new}");
         let ended = crate::every::run("", &words(old));
         assert_eq!(ended.status.code(), Some(2), "{old:?}: {ended:?}");
         let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(said.contains(new), "{old:?}: {said}");
+        assert!(said.contains(&new), "{old:?}: {said}");
     }
 }
 

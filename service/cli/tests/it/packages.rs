@@ -59,25 +59,17 @@ fn bare_root(dir: &Path) -> PathBuf {
 /// A store, settings that name it, the service; returns the store.
 fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf {
     let store = dir.join("lumps.lusf");
-    good(
-        Command::new(program)
-            .args(["format", text(&store), "--capacity", "16M"])
-            .args(["--prealloc", "sparse"]),
-    );
+    let format = ["format", text(&store), "--capacity", "16M"];
+    let mut command = Command::new(program);
+    good(command.args(format).args(["--prealloc", "sparse"]));
     let example = std::fs::read_to_string(settings).unwrap();
-    let line = example
-        .lines()
-        .find(|line| line.starts_with("store = "))
-        .unwrap();
+    let mut lines = example.lines();
+    let line = lines.find(|line| line.starts_with("store = ")).unwrap();
     let named = example.replace(line, &format!("store = [\"fast={}\"]", store.display()));
     std::fs::write(settings, named).unwrap();
     let config = ["--config", text(settings)];
-    good(
-        program_at(program)
-            .arg("serve")
-            .args(config)
-            .arg("--check-config"),
-    );
+    let mut check = program_at(program);
+    good(check.arg("serve").args(config).arg("--check-config"));
     let mut service = Process::of(program, dir, &[], &config);
     let stores = good(Command::new(program).args(["stores", "--server", &service.grpc]));
     assert!(stores.contains("serving"), "{stores}");
@@ -88,15 +80,9 @@ fn is_used_as_documented(program: &Path, settings: &Path, dir: &Path) -> PathBuf
 
 #[test]
 fn the_package_of_debian_is_installed_used_and_removed() {
-    let needs = [
-        Need::Root,
-        Need::Tool("cargo-deb"),
-        Need::Tool("dpkg"),
-        Need::Tool("dpkg-shlibdeps"),
-        Need::Tool("systemd-sysusers"),
-        Need::Tool("systemd-analyze"),
-    ];
-    if !available(&needs) {
+    let systemd = ["systemd-sysusers", "systemd-analyze"].map(Need::Tool);
+    let debian = ["cargo-deb", "dpkg", "dpkg-shlibdeps"].map(Need::Tool);
+    if !available(&[&[Need::Root], &debian[..], &systemd].concat()) {
         return;
     }
     let dir = folder();
@@ -113,12 +99,10 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     }
     let bare = bare_root(dir.path());
     let dpkg = |arguments: &[&str]| {
-        good(
-            Command::new("dpkg")
-                .args(["--root", text(&bare), "--force-script-chrootless"])
-                .arg("--force-depends")
-                .args(arguments),
-        )
+        let forced = ["--force-script-chrootless", "--force-depends"];
+        let mut dpkg = Command::new("dpkg");
+        dpkg.args(["--root", text(&bare)]).args(forced);
+        good(dpkg.args(arguments))
     };
     dpkg(&["--install", text(&package)]);
     let users = std::fs::read_to_string(bare.join("etc/passwd")).unwrap();
@@ -131,10 +115,8 @@ fn the_package_of_debian_is_installed_used_and_removed() {
         "lumpscope-admin-drain.1",
     ] {
         let folder = bare.join("usr/share/man/man1");
-        let is_there = [page.to_owned(), format!("{page}.gz")]
-            .iter()
-            .any(|name| folder.join(name).is_file());
-        assert!(is_there, "{page}");
+        let (plain, packed) = (folder.join(page), folder.join(format!("{page}.gz")));
+        assert!(plain.is_file() || packed.is_file(), "{page}");
     }
     for file in [
         "bash-completion/completions/lumpscope",
@@ -145,12 +127,12 @@ fn the_package_of_debian_is_installed_used_and_removed() {
     }
     let unit = dir.path().join("lumpscope.service");
     let installed = std::fs::read_to_string(bare.join("usr/lib/systemd/system/lumpscope.service"));
-    let installed = installed
-        .unwrap()
-        .replace("/usr/bin/lumpscope", text(&program));
-    std::fs::write(&unit, installed).unwrap();
-    let analyze =
-        |arguments: &[&str]| good(Command::new("systemd-analyze").args(arguments).arg(&unit));
+    let installed = installed.unwrap();
+    let tested = installed.replace("/usr/bin/lumpscope", text(&program));
+    std::fs::write(&unit, tested).unwrap();
+    let analyze = |arguments: &[&str]| {
+        good(Command::new("systemd-analyze").args(arguments).arg(&unit));
+    };
     analyze(&["verify", "--man=no"]);
     analyze(&["security", "--offline=true", "--no-pager", "--threshold=30"]);
     let store = is_used_as_documented(&program, &settings, dir.path());
@@ -181,16 +163,13 @@ fn its_types_find_what_is_wrong(inside: &Path, dir: &Path) {
     assert!(right.status.success(), "{right:?}");
     let wrong = check("wrong.py", &typed.replace("count: int", "count: str"));
     let said = String::from_utf8_lossy(&wrong.stdout).into_owned();
-    assert!(
-        !wrong.status.success() && said.contains("wrong.py:5"),
-        "{said}"
-    );
+    assert!(!wrong.status.success(), "{said}");
+    assert!(said.contains("wrong.py:5"), "{said}");
 }
 
 #[test]
 fn the_wheel_is_built_and_used_outside_the_repository() {
-    let needs = [Need::Tool("packages-python")];
-    if !available(&needs) {
+    if !available(&[Need::Tool("packages-python")]) {
         return;
     }
     let python = find_tool("packages-python").unwrap();
@@ -205,20 +184,8 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     good(
         Command::new(&python)
-            .args([
-                "-m",
-                "pip",
-                "wheel",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args([
-                "--no-deps",
-                "--no-build-isolation",
-                "--wheel-dir",
-                "..",
-                ".",
-            ])
+            .args("-m pip wheel --quiet --disable-pip-version-check".split(' '))
+            .args("--no-deps --no-build-isolation --wheel-dir .. .".split(' '))
             .env("PATH", path)
             .current_dir(sources.join("python")),
     );
@@ -230,20 +197,13 @@ fn the_wheel_is_built_and_used_outside_the_repository() {
     let inside = venv.join("bin/python");
     good(
         Command::new(&inside)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
+            .args("-m pip install --quiet --disable-pip-version-check".split(' '))
             .args(["--no-deps", "--no-index", text(&wheel)]),
     );
     let site = "import site; print(site.getsitepackages()[0])";
     let [own, asked_for] = [&inside, &python].map(|python| {
-        good(Command::new(python).args(["-c", site]))
-            .trim()
-            .to_owned()
+        let path = good(Command::new(python).args(["-c", site]));
+        path.trim().to_owned()
     });
     std::fs::write(Path::new(&own).join("asked-for.pth"), asked_for).unwrap();
     let store = store_file(dir.path(), "wheel", 64 << 20, 4096, 0.1);
@@ -267,9 +227,8 @@ fn fitting(file: &Path) -> Option<usize> {
     let tools = python.ancestors().nth(2).unwrap();
     let mut kubernetes = Command::new(find_tool("kubernetes-validate").unwrap());
     let mut operator = Command::new(&python);
-    operator
-        .arg(root().join("tests/packages/podmonitor.py"))
-        .arg(tools.join("podmonitor.yaml"));
+    operator.arg(root().join("tests/packages/podmonitor.py"));
+    operator.arg(tools.join("podmonitor.yaml"));
     let mut passed = 0;
     for check in [kubernetes.arg("--strict"), &mut operator] {
         let output = check.arg(file).output().unwrap();
@@ -284,10 +243,7 @@ fn fitting(file: &Path) -> Option<usize> {
 
 fn kustomized(folder: &Path) -> String {
     let tool = find_tool("kustomize").unwrap();
-    let output = Command::new(tool).arg("build").arg(folder).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    good(Command::new(tool).arg("build").arg(folder))
 }
 
 #[test]
@@ -300,19 +256,12 @@ fn the_manifests_of_kubernetes_fit_the_published_schemas() {
     let disk = std::fs::read_to_string(folder.join("disk.yaml")).unwrap();
     let dir = self::folder();
     let file = dir.path().join("objects.yaml");
+    let made = |name: &str| kustomized(&folder.join(name));
     for (name, text, field) in [
         ("disk.yaml", disk, "accessModes:"),
-        ("base", kustomized(&folder.join("base")), "accessModes:"),
-        (
-            "with-probes",
-            kustomized(&folder.join("with-probes")),
-            "hostPath:",
-        ),
-        (
-            "monitoring",
-            kustomized(&folder.join("monitoring")),
-            "podMetricsEndpoints:",
-        ),
+        ("base", made("base"), "accessModes:"),
+        ("with-probes", made("with-probes"), "hostPath:"),
+        ("monitoring", made("monitoring"), "podMetricsEndpoints:"),
     ] {
         std::fs::write(&file, &text).unwrap();
         let objects = text.split("\n---\n").count();
@@ -358,11 +307,7 @@ fn build_outside(packed: &Path, dir: &Path) -> PathBuf {
     let version = env!("CARGO_PKG_VERSION");
     for name in ["lumpscope-proto", "lumpscope-client"] {
         let file = packed.join(format!("{name}-{version}.crate"));
-        good(
-            Command::new("tar")
-                .args(["-xzf", text(&file), "-C"])
-                .arg(dir),
-        );
+        good(Command::new("tar").args(["-xzf", text(&file), "-C", text(dir)]));
     }
     let outside = dir.join("outside");
     std::fs::create_dir_all(outside.join("src")).unwrap();
@@ -394,22 +339,15 @@ fn the_crates_of_the_client_are_packaged_and_used_outside_the_repository() {
     let dir = folder();
     let output = Command::new(env!("CARGO"))
         .args(["package", "--offline", "--no-verify", "--allow-dirty"])
-        .args([
-            "--package",
-            "lumpscope-proto",
-            "--package",
-            "lumpscope-client",
-        ])
+        .args("--package lumpscope-proto --package lumpscope-client".split(' '))
         .arg("--target-dir")
         .arg(dir.path())
         .current_dir(root())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && !said.contains("warning"),
-        "{said}"
-    );
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("warning"), "{said}");
     for (name, file) in [
         ("lumpscope-proto", "lumpscope/v1/lump_store.proto"),
         ("lumpscope-client", "README.md"),
@@ -435,17 +373,14 @@ fn with_probes_has_what_compose_gives(folder: &Path) {
     let (added, _) = added.split_once("    security_opt:").unwrap();
     let lines = added.lines().map(str::trim);
     let names = lines.filter_map(|line| line.strip_prefix("- "));
-    let mut names: Vec<&str> = names
-        .map(|name| name.rsplit(":-").next().unwrap().trim_end_matches('}'))
-        .collect();
+    let names = names.map(|name| name.rsplit(":-").next().unwrap());
+    let mut names: Vec<&str> = names.map(|name| name.trim_end_matches('}')).collect();
     names.sort_unstable();
     let made = kustomized(&folder.join("with-probes"));
     let (_, given) = made.split_once("            add:\n").unwrap();
     let (given, _) = given.split_once("            drop:").unwrap();
-    let mut given: Vec<&str> = given
-        .lines()
-        .map(|line| line.trim_start_matches([' ', '-']))
-        .collect();
+    let given = given.lines();
+    let mut given: Vec<&str> = given.map(|it| it.trim_start_matches([' ', '-'])).collect();
     given.sort_unstable();
     assert_eq!(given, names);
     let level = "pod-security.kubernetes.io/enforce:";

@@ -5,17 +5,16 @@
     reason = "one thread of a test becomes another user, by a plain system call"
 )]
 
-use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use crate::process::PROGRAM;
+use crate::process::{PROGRAM, Process, run_with};
 use lumpscope_needs::{Need, available, missing};
 use lumpscope_proto::v1::AddStoreRequest;
 use lumpscope_proto::v1::admin_client::AdminClient;
@@ -30,32 +29,7 @@ const SHA256_OF_OTHER: &str = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a
 /// Exposure of the unit in tenths, as systemd-analyze counts it from 0 to 100.
 const EXPOSURE: u32 = 25;
 
-/// `lumpscope serve` as a child; killed when dropped.
-struct ServeProcess {
-    child: Child,
-    url: String,
-}
-
-impl ServeProcess {
-    fn start(command: &mut Command, store: &Path, more: &[&str]) -> Self {
-        let mut child = serve(command, store, more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let address = line
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("grpc="));
-        let Some(address) = address else {
-            let _ = child.kill();
-            panic!("not the ready line: {line:?}, {:?}", child.wait());
-        };
-        let url = format!("http://{address}");
-        Self { child, url }
-    }
-
+impl Process {
     fn threads(&self) -> Vec<ThreadStatus> {
         let mut threads = privileges::threads_of(self.child.id()).unwrap();
         threads.retain(|thread| !thread.kernel_worker);
@@ -64,59 +38,38 @@ impl ServeProcess {
     }
 
     async fn put_and_get(&self, id: u128) {
-        let mut client = connect(&self.url).await;
+        let mut client = connect(&self.grpc).await;
         let bytes = body(id, 300_000);
         put(&mut client, "a", id, &bytes).await.unwrap();
         assert!(get(&mut client, "a", id).await.unwrap() == bytes);
     }
-
-    fn signal(&self, signal: Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    fn stop(mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
-        self.child.wait().unwrap()
-    }
 }
 
-impl Drop for ServeProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A service of one store, begun by a command of which the first words are there.
+fn start(command: &mut Command, store: &Path, more: &[&str]) -> Process {
+    let command = command.arg("serve").env_remove("NOTIFY_SOCKET");
+    let folder = store.parent().unwrap();
+    Process::with_probes(command, folder, &[("a", store)], more)
 }
 
 fn serve<'a>(command: &'a mut Command, store: &Path, more: &[&str]) -> &'a mut Command {
     command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--metrics-listen",
-            "127.0.0.1:0",
-        ])
+        .args("serve --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0".split(' '))
         .args(["--store", &format!("a={}", store.display())])
         .args(more)
-        .env_remove("NOTIFY_SOCKET")
 }
 
 /// Output of a service that must not start.
 fn refused(more: &[&str], store: &Path) -> String {
-    let output = serve(&mut Command::new(PROGRAM), store, more)
-        .output()
-        .unwrap();
+    let mut command = Command::new(PROGRAM);
+    let output = serve(&mut command, store, more).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn doctor(pid: u32) -> serde_json::Value {
-    let output = Command::new(PROGRAM)
-        .args(["doctor", "--json", "--pid", &pid.to_string()])
-        .output()
-        .unwrap();
+    let output = run_with(&["doctor", "--json", "--pid", &pid.to_string()], b"");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -150,19 +103,15 @@ async fn every_thread_has_given_up_everything_and_is_another_user() {
             "--unix-socket",
             socket.to_str().unwrap(),
         ];
-        let service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &how);
+        let service = start(&mut Command::new(PROGRAM), &store, &how);
         let owner = std::fs::symlink_metadata(&socket).unwrap();
         assert_eq!((owner.uid(), owner.gid()), (NOBODY, NOBODY));
         for when in ["at the start", "after requests"] {
             for thread in service.threads() {
-                let sets = [
-                    thread.permitted,
-                    thread.effective,
-                    thread.inheritable,
-                    thread.ambient,
-                ];
-                assert_eq!(sets, [CapSet::NONE; 4], "{when}: {thread:?}");
-                assert_eq!(thread.bounding, CapSet::NONE, "{when}: {thread:?}");
+                let held = [thread.permitted, thread.effective, thread.ambient];
+                let could_be = [thread.inheritable, thread.bounding];
+                assert_eq!(held, [CapSet::NONE; 3], "{when}: {thread:?}");
+                assert_eq!(could_be, [CapSet::NONE; 2], "{when}: {thread:?}");
                 assert!(thread.no_new_privs, "{when}: {thread:?}");
                 assert!(thread.filtered, "{when}: {thread:?}");
                 assert_eq!(thread.limited, limits.is_ok(), "{when}: {thread:?}");
@@ -220,32 +169,23 @@ fn what_is_needed_later_stays_within_reach() {
         "--unix-socket",
         &at("s.sock").display().to_string(),
     ];
-    let service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &how);
+    let service = start(&mut Command::new(PROGRAM), &store, &how);
     let ask = |token: &str, words: &[&str]| {
         std::fs::write(at("token"), token).unwrap();
-        let mut command = Command::new(PROGRAM);
-        command.args(words).args(["--server", &service.url]);
-        command
-            .arg("--token-file")
-            .arg(at("token"))
-            .output()
-            .unwrap()
+        let file = at("token").display().to_string();
+        service.run(&[words, &["--token-file", &file]].concat())
     };
     let add = |name: &str, path: &Path| {
-        ask(
-            "test",
-            &["admin", "add-store", name, &path.display().to_string()],
-        )
+        let path = path.display().to_string();
+        ask("test", &["admin", "add-store", name, &path])
     };
     let added = add("named", &named);
     assert!(added.status.success(), "{added:?}");
     let refused = add("other", &other);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success(), "{refused:?}");
-    assert!(
-        said.contains("Permission denied") && said.contains("add-store-from"),
-        "{said}"
-    );
+    assert!(said.contains("Permission denied"), "{said}");
+    assert!(said.contains("add-store-from"), "{said}");
     // Its own store can fail and come back.
     let removed = ask("test", &["admin", "remove-store", "a"]);
     assert!(removed.status.success(), "{removed:?}");
@@ -260,15 +200,12 @@ fn what_is_needed_later_stays_within_reach() {
     }
     assert!(!ask("test", &["admin", "service"]).status.success());
     assert!(service.stop().success());
-    assert!(
-        !at("s.sock").exists(),
-        "the UNIX socket is removed at the end"
-    );
+    assert!(!at("s.sock").exists());
 }
 
 /// A store that only root may open cannot be added any more, and the answer says what to do.
-async fn add_is_refused(service: &ServeProcess, path: &Path) {
-    let mut admin = AdminClient::connect(service.url.clone()).await.unwrap();
+async fn add_is_refused(service: &Process, path: &Path) {
+    let mut admin = AdminClient::connect(service.grpc.clone()).await.unwrap();
     let request = AddStoreRequest {
         name: "late".to_owned(),
         path: path.display().to_string(),
@@ -282,25 +219,19 @@ async fn add_is_refused(service: &ServeProcess, path: &Path) {
 }
 
 /// A process of the same user, without capabilities as well, cannot read the memory of the service.
-fn nobody_looks_into(service: &ServeProcess) {
+fn nobody_looks_into(service: &Process) {
     let plain = ["--bounding-set", "-all", "--inh-caps", "-all"];
     let mut other = Command::new("setpriv");
     let mut other = other.args(plain).args(["sleep", "600"]).spawn().unwrap();
     let look = |pid: u32| {
         let file = format!("/proc/{pid}/environ");
         let mut cat = Command::new("setpriv");
-        cat.args(plain)
-            .args(["cat", &file])
-            .output()
-            .unwrap()
-            .status
+        let cat = cat.args(plain).args(["cat", &file]);
+        cat.output().unwrap().status
     };
     let begin = Instant::now();
     while !look(other.id()).success() {
-        assert!(
-            begin.elapsed() < EVENTUALLY,
-            "no process can be looked into"
-        );
+        assert!(begin.elapsed() < EVENTUALLY, "none can be looked into");
     }
     assert!(!look(service.child.id()).success());
     other.kill().unwrap();
@@ -314,43 +245,33 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     }
     let dir = folder();
     let store = store_file(dir.path(), "keep", 16 << 20, 4096, 0.05);
-    let log = dir.path().join("log");
-    let mut command = Command::new(PROGRAM);
-    command.stderr(std::fs::File::create(&log).unwrap());
-    let service = ServeProcess::start(&mut command, &store, &["--no-probes"]);
+    let service = start(&mut Command::new(PROGRAM), &store, &["--no-probes"]);
     for thread in service.threads() {
-        assert_eq!(
-            (thread.permitted, thread.uids),
-            (CapSet::NONE, [0; 4]),
-            "{thread:?}"
-        );
+        assert_eq!(thread.permitted, CapSet::NONE, "{thread:?}");
+        assert_eq!(thread.uids, [0; 4], "{thread:?}");
         assert!(thread.no_new_privs, "{thread:?}");
     }
     service.put_and_get(1).await;
     nobody_looks_into(&service);
     // It has no capability left, and is root all the same: log and doctor say so, and what to do.
-    let said = std::fs::read_to_string(&log).unwrap();
-    let mut warnings = said.lines().filter(|line| line.contains(" WARN "));
-    assert!(
-        warnings.any(|line| line.contains("runs as root") && line.contains("--user")),
-        "{said}"
-    );
+    let said = service.log();
+    let is_it = |line: &str| {
+        [" WARN ", "runs as root", "--user"]
+            .iter()
+            .all(|it| line.contains(it))
+    };
+    assert!(said.lines().any(is_it), "{said}");
     let findings = doctor(service.child.id());
     let who = finding(&findings, "service");
     assert_eq!(who["level"], "degraded", "{who}");
-    assert!(
-        who["consequence"]
-            .as_str()
-            .unwrap()
-            .contains("every file on this machine"),
-        "{who}"
-    );
-    assert!(who["remedy"].as_str().unwrap().contains("--user"), "{who}");
+    let text = |key: &str| who[key].as_str().unwrap();
+    assert!(text("consequence").contains("every file on this machine"));
+    assert!(text("remedy").contains("--user"), "{who}");
     assert_eq!(finding(&findings, "privileges held")["level"], "good");
     assert!(service.stop().success());
 
     let keep = ["--no-probes", "--keep-privileges"];
-    let service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &keep);
+    let service = start(&mut Command::new(PROGRAM), &store, &keep);
     let own = privileges::own_threads().unwrap().swap_remove(0);
     for thread in service.threads() {
         assert_eq!(thread.permitted, own.permitted, "{thread:?}");
@@ -359,10 +280,8 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
     let findings = doctor(service.child.id());
     let held = finding(&findings, "privileges held");
     assert_eq!(held["level"], "degraded");
-    assert!(
-        held["found"].as_str().unwrap().contains("CAP_SYS_ADMIN"),
-        "{held}"
-    );
+    let found = held["found"].as_str().unwrap();
+    assert!(found.contains("CAP_SYS_ADMIN"), "{held}");
     assert_eq!(finding(&findings, "files and ports")["level"], "degraded");
     assert!(service.stop().success());
 }
@@ -371,14 +290,10 @@ async fn without_a_user_capabilities_go_and_root_stays_unless_told_otherwise() {
 fn a_user_that_cannot_be_become_keeps_it_from_starting() {
     let dir = folder();
     let store = store_file(dir.path(), "strange", 16 << 20, 4096, 0.05);
-    let text = refused(
-        &["--no-probes", "--log", "off", "--user", "no-such-user"],
-        &store,
-    );
-    assert!(
-        text.contains("no-such-user") && text.lines().count() == 1,
-        "{text}"
-    );
+    let stranger = ["--no-probes", "--log", "off", "--user", "no-such-user"];
+    let text = refused(&stranger, &store);
+    assert!(text.contains("no-such-user"), "{text}");
+    assert!(text.lines().count() == 1, "{text}");
     if !available(&[Need::Root, Need::Tool("setpriv")]) {
         return;
     }
@@ -434,19 +349,15 @@ fn workers_of_io_uring_have_the_rights_of_those_who_ask_them() {
     .unwrap();
     let (as_root, worker, as_nobody) = outcomes;
     assert!(as_root >= 0, "{as_root}");
-    assert!(
-        !worker.expect("a worker").effective.is_empty(),
-        "it would prove nothing"
-    );
+    // Else it would prove nothing.
+    assert!(!worker.expect("a worker").effective.is_empty());
     assert_eq!(as_nobody, -libc::EACCES);
 }
 
 /// Value of a key of the unit; repeated ones are joined.
 fn of_unit(key: &str) -> String {
-    let lines = UNIT
-        .lines()
-        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-    lines.collect::<Vec<_>>().join(" ")
+    let value = |line: &'static str| line.strip_prefix(key)?.strip_prefix('=');
+    UNIT.lines().filter_map(value).collect::<Vec<_>>().join(" ")
 }
 
 /// Waits for a message with a line that begins so, and returns the message.
@@ -473,15 +384,10 @@ async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(EVENTUALLY)).unwrap();
-    assert_eq!(
-        of_unit("CapabilityBoundingSet"),
-        of_unit("AmbientCapabilities")
-    );
-    let bounding = of_unit("CapabilityBoundingSet")
-        .split_whitespace()
-        .fold("-all".to_owned(), |all, name| {
-            all + ",+" + &name.to_lowercase()[4..]
-        });
+    let bounding = of_unit("CapabilityBoundingSet");
+    assert_eq!(bounding, of_unit("AmbientCapabilities"));
+    let names = bounding.split_whitespace().map(|name| name.to_lowercase());
+    let bounding = names.fold("-all".to_owned(), |all, name| all + ",+" + &name[4..]);
     // As systemd does: the program itself becomes the main process. The watchdog's time is counted
     // for a process id, which is only known in the shell that is replaced.
     let script = "WATCHDOG_PID=$$ exec \"$@\"";
@@ -491,12 +397,10 @@ async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
         .arg(format!("NOTIFY_SOCKET={}", path.display()))
         .args(["WATCHDOG_USEC=1000000", "setpriv", "--no-new-privs"])
         .args(["--bounding-set", &bounding, PROGRAM]);
-    let service = ServeProcess::start(&mut command, &store, &[]);
+    let service = start(&mut command, &store, &[]);
     let told = receive(&socket, "READY=1");
-    assert!(
-        told.contains("STATUS=serving a\n") || told.ends_with("STATUS=serving a"),
-        "{told}"
-    );
+    let is_serving = told.lines().any(|line| line == "STATUS=serving a");
+    assert!(is_serving, "{told}");
     for thread in service.threads() {
         assert_eq!(thread.permitted, CapSet::NONE, "{thread:?}");
     }
@@ -511,14 +415,7 @@ async fn it_serves_with_the_capabilities_of_its_unit_and_tells_the_manager() {
         ("drain", "STATUS=serving no store; a is draining: "),
         ("resume", "STATUS=serving a"),
     ] {
-        let admin = ["admin", command, "a", "--server", &service.url];
-        assert!(
-            Command::new(PROGRAM)
-                .args(admin)
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(service.run(&["admin", command, "a"]).status.success());
         receive(&socket, status);
     }
     service.signal(Signal::TERM);
@@ -531,33 +428,25 @@ fn a_second_signal_ends_it_without_waiting_for_requests() {
     let dir = folder();
     let store = store_file(dir.path(), "twice", 16 << 20, 4096, 0.05);
     let how = ["--no-probes", "--drain-timeout", "600"];
-    let mut service = ServeProcess::start(&mut Command::new(PROGRAM), &store, &how);
+    let mut service = start(&mut Command::new(PROGRAM), &store, &how);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut client = runtime.block_on(connect(&service.url));
+    let mut client = runtime.block_on(connect(&service.grpc));
     // A put that never ends keeps the service from ending.
     let (sender, messages) = tokio::sync::mpsc::channel(1);
     let put = runtime.spawn(async move {
         let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
         client.put(stream).await
     });
-    runtime
-        .block_on(sender.send(first(header("a", 1, 1 << 20))))
-        .unwrap();
-    runtime.block_on(sender.send(chunk(vec![1; 4096]))).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    service.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(
-        service.child.try_wait().unwrap().is_none(),
-        "it did not wait for the put"
-    );
-    service.signal(Signal::TERM);
-    let begin = Instant::now();
-    while service.child.try_wait().unwrap().is_none() {
-        assert!(begin.elapsed() < EVENTUALLY, "it still waits");
-        std::thread::sleep(Duration::from_millis(20));
+    for message in [first(header("a", 1, 1 << 20)), chunk(vec![1; 4096])] {
+        runtime.block_on(sender.send(message)).unwrap();
     }
-    assert!(service.child.wait().unwrap().success());
+    std::thread::sleep(Duration::from_millis(300));
+    service.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(300));
+    let ended = service.child.try_wait().unwrap();
+    assert!(ended.is_none(), "it did not wait for the put");
+    service.signal(Signal::TERM);
+    assert!(service.ended(EVENTUALLY).success());
     assert!(runtime.block_on(put).unwrap().is_err());
 }
 
@@ -571,16 +460,11 @@ fn the_unit_is_sound_and_exposes_little() {
     // The program that is checked for is the one that was built.
     std::fs::write(&unit, UNIT.replace("/usr/bin/lumpscope", PROGRAM)).unwrap();
     let analyze = |arguments: &[&str]| {
-        let output = Command::new("systemd-analyze")
-            .args(arguments)
-            .arg(&unit)
-            .output()
-            .unwrap();
+        let mut command = Command::new("systemd-analyze");
+        let output = command.args(arguments).arg(&unit).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&text).into_owned(),
-        )
+        let text = String::from_utf8_lossy(&text).into_owned();
+        (output.status.success(), text)
     };
     let (good, text) = analyze(&["verify", "--man=no"]);
     assert!(good && text.is_empty(), "{text}");

@@ -1,8 +1,8 @@
 //! `lumpscope serve` as a process of its own, ended by its own process id.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -26,9 +26,29 @@ pub(crate) fn program_at(path: &Path) -> Command {
     command
 }
 
+/// Runs the program with these bytes on its standard input.
+pub(crate) fn run_with(arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    fed(command.args(arguments), input)
+}
+
+/// Likewise, as this command.
+pub(crate) fn fed(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The program may refuse its arguments without reading anything.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
 /// A service; killed when dropped.
 pub(crate) struct Process {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) grpc: String,
     pub(crate) metrics: std::net::SocketAddr,
     log: PathBuf,
@@ -71,20 +91,27 @@ impl Process {
         stores: &[(&str, &Path)],
         more: &[&str],
     ) -> Self {
+        let more = [&["--no-probes"], more].concat();
+        Self::with_probes(command, folder, stores, &more)
+    }
+
+    /// As [`Process::spawn`], with probes unless `more` says otherwise.
+    pub(crate) fn with_probes(
+        command: &mut Command,
+        folder: &Path,
+        stores: &[(&str, &Path)],
+        more: &[&str],
+    ) -> Self {
         let log = folder.join("log");
         for (name, path) in stores {
             command.args(["--store", &format!("{name}={}", path.display())]);
         }
-        let given = |flag: &&str| !more.contains(flag);
-        for flag in ["--listen", "--metrics-listen"]
-            .iter()
-            .copied()
-            .filter(given)
-        {
-            command.args([flag, "127.0.0.1:0"]);
+        for flag in ["--listen", "--metrics-listen"] {
+            if !more.contains(&flag) {
+                command.args([flag, "127.0.0.1:0"]);
+            }
         }
         let mut child = command
-            .arg("--no-probes")
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -92,16 +119,16 @@ impl Process {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
         let said = |key| {
-            let mut words = line.split_whitespace();
+            let mut words = words.iter();
             let found = words.find_map(|word| word.strip_prefix(key));
-            found.unwrap_or_else(|| {
-                panic!("not ready: {line:?}; {:?}", std::fs::read_to_string(&log))
-            })
+            let log = || std::fs::read_to_string(&log);
+            found.unwrap_or_else(|| panic!("not ready: {line:?}; {:?}", log()))
         };
+        assert_eq!(words[..2], ["lumpscope", "ready"], "{line}");
         Self {
             grpc: format!("http://{}", said("grpc=")),
             metrics: said("metrics=").parse().unwrap(),
@@ -110,18 +137,31 @@ impl Process {
         }
     }
 
+    /// Runs a command as a client of it.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.feed(arguments, b"")
+    }
+
+    /// Runs a command that reads this.
+    pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Output {
+        run_with(&[arguments, &["--server", &self.grpc]].concat(), input)
+    }
+
+    /// Ends it in order.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Lets files grow without bounds again: the disk is well.
     pub(crate) fn lift_limit(&self) {
-        let none = Rlimit {
-            current: None,
-            maximum: None,
-        };
-        let pid = Pid::from_child(&self.child);
-        rustix::process::prlimit(Some(pid), Resource::Fsize, none).unwrap();
+        let (current, maximum) = (None, None);
+        let pid = Some(Pid::from_child(&self.child));
+        rustix::process::prlimit(pid, Resource::Fsize, Rlimit { current, maximum }).unwrap();
     }
 
     /// From now on it can have only so many files open; `None`: as many as before.

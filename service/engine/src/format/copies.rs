@@ -282,11 +282,8 @@ mod tests {
             let found = ProvenHeader::decode(&block).unwrap();
             let in_header = bit / 8 < HEADER_LEN;
             let in_copy = (COPY_OFFSET..COPY_OFFSET + COPY_LEN).contains(&(bit / 8));
-            assert_eq!(
-                (found.header, found.damaged),
-                (HEADER, in_header),
-                "bit {bit}"
-            );
+            assert_eq!(found.header, HEADER, "bit {bit}");
+            assert_eq!(found.damaged, in_header, "bit {bit}");
             assert_eq!(found.copy == FoundCopy::Damaged, in_copy, "bit {bit}");
         }
     }

@@ -427,11 +427,8 @@ mod tests {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(RunSeal::decode(&bytes, here), None, "bit {bit}");
-            assert_eq!(
-                RunSeal::decode_mended(&bytes, here),
-                Some(seal),
-                "bit {bit}"
-            );
+            let expected = Some(seal);
+            assert_eq!(RunSeal::decode_mended(&bytes, here), expected, "bit {bit}");
         }
     }
 }

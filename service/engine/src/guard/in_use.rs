@@ -189,10 +189,8 @@ mod tests {
     fn mounts_are_found_by_device_number_partitions_included() {
         let info = b"21 1 0:19 / /sys rw - sysfs sysfs rw\n\
             30 1 8:1 / /mnt/with\\040space rw,relatime shared:1 - ext4 /dev/nowhere rw\n";
-        assert_eq!(
-            disk().find_mount(info),
-            Some(("sda1".to_owned(), PathBuf::from("/mnt/with space")))
-        );
+        let expected = Some(("sda1".to_owned(), PathBuf::from("/mnt/with space")));
+        assert_eq!(disk().find_mount(info), expected);
         assert_eq!(
             disk().find_mount(b"30 1 8:16 / / rw - ext4 /dev/nowhere rw\n"),
             None

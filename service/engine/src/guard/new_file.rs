@@ -91,10 +91,8 @@ mod tests {
     fn new_files_belong_beside_no_device() {
         for name in ["/dev/sdx9", "/dev/../dev/lumpscope-none"] {
             let refused = check_new_file(Path::new(name)).unwrap_err().to_string();
-            assert!(
-                refused.contains(&format!("there is no device {name}")),
-                "{refused}"
-            );
+            let words = format!("there is no device {name}");
+            assert!(refused.contains(&words), "{refused}");
         }
         check_output(Path::new("/dev/sdx9")).unwrap_err();
         check_output(Path::new("/dev/null")).unwrap();

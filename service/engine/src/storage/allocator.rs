@@ -216,19 +216,13 @@ mod tests {
         // Extents with room for a run first, the smallest of them; then on from there.
         assert_eq!(allocator.allocate(BlockCount(3)), Some(portion(20, 3)));
         assert_eq!(allocator.allocate(BlockCount(10)), Some(portion(23, 10)));
-        assert_eq!(
-            allocator.allocate(BlockCount(8967)),
-            Some(portion(33, 8967))
-        );
-        assert_eq!(
-            allocator.allocate(BlockCount(7000)),
-            Some(portion(9001, 7000))
-        );
+        let expected = Some(portion(33, 8967));
+        assert_eq!(allocator.allocate(BlockCount(8967)), expected);
+        let expected = Some(portion(9001, 7000));
+        assert_eq!(allocator.allocate(BlockCount(7000)), expected);
         assert_eq!(allocator.allocate(BlockCount(4000)), None);
-        assert_eq!(
-            allocator.allocate(BlockCount(3999)),
-            Some(portion(16_001, 3999))
-        );
+        let expected = Some(portion(16_001, 3999));
+        assert_eq!(allocator.allocate(BlockCount(3999)), expected);
         // No room for a run any more: best fit.
         assert_eq!(allocator.allocate(BlockCount(2)), Some(portion(15, 2)));
         // What lies before the cursor became free and took it in.
@@ -293,14 +287,10 @@ mod tests {
         allocator.take(39, 90);
         assert_eq!(allocator.all_extents(), [(0, 2), (4, 4), (35, 4)]);
         assert_eq!(allocator.free_blocks(), 10);
-        assert_eq!(
-            allocator.allocate_from(BlockCount(2), 5),
-            Some(portion(5, 2))
-        );
-        assert_eq!(
-            allocator.allocate_from(BlockCount(4), 6),
-            Some(portion(35, 4))
-        );
+        let expected = Some(portion(5, 2));
+        assert_eq!(allocator.allocate_from(BlockCount(2), 5), expected);
+        let expected = Some(portion(35, 4));
+        assert_eq!(allocator.allocate_from(BlockCount(4), 6), expected);
         assert_eq!(allocator.allocate_from(BlockCount(4), 0), None);
     }
 

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::disks::{Image, Mount, forced, refusal, require, run, try_run};
-use crate::support::options;
+use crate::support::disks::{Image, Mount, forced, refusal, require, run, try_run, user_of};
+use crate::support::{but, options};
 use lumpscope_engine::create::format;
 use lumpscope_engine::guard::{FormatError, User};
 use lumpscope_engine::{Error, Store};
@@ -93,28 +93,16 @@ impl Drop for Mapped {
 #[test]
 fn the_file_of_a_mounted_loop_device_is_known_under_another_name() {
     require!("mkfs.ext4");
-    let image = Image::new(32 * MIB);
-    run("mkfs.ext4", &[Path::new("-qF"), &image.path()]);
+    let image = Image::made(32 * MIB, "mkfs.ext4", "-qF");
     let device = image.attach(&[]);
     let mount = Mount::new(device.path(), image.mount_point());
     let other = image.path().with_extension("other");
     std::fs::hard_link(image.path(), &other).unwrap();
     std::fs::remove_file(image.path()).unwrap();
     let error = format(&other, &forced()).expect_err("it is mounted");
-    assert!(
-        matches!(
-            &error,
-            FormatError::InUse {
-                by: User::Loop { .. },
-                ..
-            }
-        ),
-        "{error}"
-    );
-    let second = run(
-        "losetup",
-        &[Path::new("--find"), Path::new("--show"), &other],
-    );
+    assert!(matches!(user_of(&error), User::Loop { .. }), "{error}");
+    let find = ["--find", "--show"].map(Path::new);
+    let second = run("losetup", &[&find[..], &[&other]].concat());
     let error = format(Path::new(&second), &forced());
     let served = Store::open(Path::new(&second), options());
     run("losetup", &["--detach", &second]);
@@ -144,20 +132,13 @@ fn a_name_that_changes_its_meaning_does_not_get_another_file_formatted() {
                 }
             }
         });
-        let small = lumpscope_engine::create::CreateOptions {
-            capacity: Some(MIB),
-            ..forced()
-        };
+        let small = but(forced(), |it| it.capacity = Some(MIB));
         for _ in 0..150 {
             // Either file may be found, and only one may be formatted.
             let _ = format(&name, &small);
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!(
-        theirs.hash(),
-        before,
-        "the file under {} was changed",
-        device.path().display()
-    );
+    let device = device.path().display();
+    assert_eq!(theirs.hash(), before, "the file under {device} was changed");
 }

@@ -11,11 +11,7 @@ use crate::support::sim::{DiskEvent, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, ctx, delete, get, put, try_put};
 use lumpscope_engine::{CommitMode, Durability, Error, LumpId, LumpRange, Placement, Store};
 
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 12,
-    data_blocks: 200,
-};
+const SHAPE: Shape = Shape::new(512, 12, 200);
 
 type State = BTreeMap<u128, Vec<u8>>;
 
@@ -135,10 +131,8 @@ fn c_a_range_delete_during_collection_brings_nothing_back() {
         store.put(&peer::id(id), &peer::plain(b"old")).unwrap();
     }
     store.run_side_job_once().unwrap();
-    assert_eq!(
-        store.delete_range(peer::id(0)..peer::id(10)).unwrap().len(),
-        10
-    );
+    let found = store.delete_range(peer::id(0)..peer::id(10)).unwrap().len();
+    assert_eq!(found, 10);
     drop(store);
     assert_ne!(
         original.open().list().len(),
@@ -308,10 +302,8 @@ fn b_the_head_moves_only_when_relocated_records_are_durable() {
         history.put(99, &version.to_be_bytes(), Placement::Data);
     }
     let stats = history.store.stats();
-    assert!(
-        stats.header_writes > 1 && stats.gc_relocated > 32,
-        "{stats:?}"
-    );
+    assert!(stats.header_writes > 1, "{stats:?}");
+    assert!(stats.gc_relocated > 32, "{stats:?}");
     history.cut_everywhere();
 }
 
@@ -355,10 +347,8 @@ fn overwriting_never_mixes_old_and_new_bytes() {
     let mut cut = before.clone();
     cut[data..data + 1024].copy_from_slice(&after[data..data + 1024]);
     let found = peer::get(&mut CannylsImage::new(cut).open(), 1).unwrap();
-    assert!(
-        found[0] == 2 && found[1999] == 1,
-        "the original has the defect"
-    );
+    assert!(found[0] == 2, "the original has the defect");
+    assert!(found[1999] == 1, "the original has the defect");
 
     let mut history = History::new(SHAPE);
     for version in 0..80 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{self, disk_dir};
+use crate::support::{self, but, disk_dir};
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
 use lumpscope_engine::format::claim::{self, Claim};
@@ -27,10 +27,7 @@ fn machine(host: &str, id: u64, boot: u64) -> Machine {
 }
 
 fn options(machine: &Machine) -> StoreOptions {
-    StoreOptions {
-        machine: Some(machine.clone()),
-        ..support::options()
-    }
+    but(support::options(), |it| it.machine = Some(machine.clone()))
 }
 
 fn open(disk: &SimDisk, machine: &Machine) -> Result<Store, Error> {
@@ -69,10 +66,8 @@ fn refused_by(opened: Result<Store, Error>) -> String {
             let Error::Claimed { host, .. } = error else {
                 unreachable!()
             };
-            assert!(
-                text.contains(&format!("claimed by {host} since 20")),
-                "{text}"
-            );
+            let words = format!("claimed by {host} since 20");
+            assert!(text.contains(&words), "{text}");
             host
         }
         other => panic!("{other}"),
@@ -85,10 +80,9 @@ fn a_claim_keeps_other_machines_away_and_is_cleared_at_close() {
     let disk = disk();
     let store = open(&disk, &here).unwrap();
     let claim = claim_on(&disk).unwrap();
-    assert_eq!(
-        (claim.host.as_str(), claim.machine, claim.boot),
-        ("here", 1, 11)
-    );
+    assert_eq!(claim.host.as_str(), "here");
+    assert_eq!(claim.machine, 1);
+    assert_eq!(claim.boot, 11);
     assert_eq!(refused_by(open(&disk, &there)), "here");
     assert_eq!(claim_on(&disk), Some(claim), "a refusal writes nothing");
     support::put(&store, 1, b"a lump");
@@ -115,10 +109,7 @@ fn a_machine_opens_its_own_store_after_a_crash_and_another_one_takes_it_over() {
         assert_eq!(refused_by(open(&disk, &other)), "here");
     }
     let there = machine("there", 2, 22);
-    let taking = StoreOptions {
-        take_over: true,
-        ..options(&there)
-    };
+    let taking = but(options(&there), |it| it.take_over = true);
     let store = Store::open_on(disk.device(), taking).unwrap();
     assert_eq!(refused_by(open(&disk, &here)), "there");
     store.close().unwrap();
@@ -128,20 +119,12 @@ fn a_machine_opens_its_own_store_after_a_crash_and_another_one_takes_it_over() {
 #[test]
 fn a_reader_writes_no_claim_and_with_a_machine_obeys_that_of_another() {
     let disk = crashed(&machine("here", 1, 11));
-    let reading = |options| StoreOptions {
-        read_only: true,
-        ..options
-    };
+    let reading = |options: StoreOptions| but(options, |it| it.read_only = true);
     // What it would serve may be older than what the other machine has acknowledged.
     let there = reading(options(&machine("there", 2, 22)));
-    assert_eq!(
-        refused_by(Store::open_on(disk.device(), there.clone())),
-        "here"
-    );
-    let taking = StoreOptions {
-        take_over: true,
-        ..there
-    };
+    let refused = Store::open_on(disk.device(), there.clone());
+    assert_eq!(refused_by(refused), "here");
+    let taking = but(there, |it| it.take_over = true);
     for reader in [taking, reading(support::options())] {
         let store = Store::open_on(disk.device(), reader).unwrap();
         assert_eq!(support::get(&store, 1).unwrap(), b"a lump");
@@ -299,10 +282,8 @@ fn what_writes_to_a_closed_store_asks_for_its_claim() {
         ..GrowOptions::default()
     };
     let refused = grow(&path, &larger(Some(&there))).unwrap_err();
-    assert!(
-        matches!(refused, GrowError::Store(Error::Claimed { .. })),
-        "{refused}"
-    );
+    let is_claimed = matches!(refused, GrowError::Store(Error::Claimed { .. }));
+    assert!(is_claimed, "{refused}");
     let refused = rename(&path, "cold", Some(&there)).unwrap_err();
     assert!(matches!(refused, Error::Claimed { .. }), "{refused}");
     for force in [false, true] {
@@ -332,10 +313,8 @@ fn a_power_cut_anywhere_leaves_a_store_that_its_machine_opens() {
             let _ = store.close();
         }
         let survivors = [Survivors::None, Survivors::Sectors(500), Survivors::All];
-        let disk = disk.power_cut(
-            survivors[usize::try_from(seed % 3).unwrap()],
-            &mut Random::new(seed),
-        );
+        let survivors = survivors[usize::try_from(seed % 3).unwrap()];
+        let disk = disk.power_cut(survivors, &mut Random::new(seed));
         match open(&disk, &there) {
             Ok(store) => {
                 store.close().unwrap();

@@ -1,18 +1,15 @@
 //! The journal's garbage collection, in virtual time on a simulated disk: it works in steps, within
 //! its budget, and not at all when there is nothing to gain.
 
-use crate::support::options;
 use crate::support::stepped::{Stepped, disk, steady};
-use lumpscope_engine::{Placement, StoreOptions};
+use crate::support::{but, options};
+use lumpscope_engine::Placement;
 
 const SECOND: u64 = 1_000_000_000;
 const LATENCY_NS: u64 = 100_000;
 
 fn open(ring_blocks: u64, gc_rate: u64) -> Stepped {
-    let options = StoreOptions {
-        gc_rate,
-        ..options()
-    };
+    let options = but(options(), |it| it.gc_rate = gc_rate);
     Stepped::open(
         disk(ring_blocks, 4096, steady(LATENCY_NS, LATENCY_NS)),
         options,
@@ -69,10 +66,8 @@ fn a_round_on_request_frees_all_garbage_and_says_so() {
     assert!((400..500).contains(&outcome.relocated), "{outcome:?}");
     assert!(outcome.dropped >= 400, "{outcome:?}");
     assert_eq!(outcome.live_bytes, before.journal_live_bytes);
-    assert_eq!(
-        outcome.freed_bytes,
-        before.journal_used_bytes - outcome.used_bytes
-    );
+    let expected = before.journal_used_bytes - outcome.used_bytes;
+    assert_eq!(outcome.freed_bytes, expected);
     assert!(
         outcome.used_bytes < outcome.live_bytes + 100_000,
         "{outcome:?}"
@@ -86,10 +81,8 @@ fn a_round_on_request_frees_all_garbage_and_says_so() {
     assert_eq!(it.disk.submitted(), submitted);
     it.check_all();
     let disk = it.close();
-    assert_eq!(
-        Stepped::open(disk, options()).store.info().replay.lumps,
-        400
-    );
+    let found = Stepped::open(disk, options()).store.info().replay.lumps;
+    assert_eq!(found, 400);
 }
 
 #[test]

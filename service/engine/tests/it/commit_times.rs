@@ -3,12 +3,12 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::support::ctx;
 use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
+use crate::support::{buf, but, ctx_of, options};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
     BatchWait, CommitMode, Durability, EngineTimes, LumpId, Placement, PutCondition, PutOptions,
-    RequestCtx, RequestId, StoreOptions,
+    RequestId, StoreOptions,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -20,11 +20,8 @@ fn put(
     (lump, options): (u128, PutOptions),
 ) -> Receiver<(bool, EngineTimes)> {
     let (told, times) = channel();
-    let buf = store.buf(b"lump");
-    let ctx = RequestCtx {
-        id: RequestId(id),
-        ..ctx()
-    };
+    let buf = buf(&store.store, b"lump");
+    let ctx = ctx_of(id);
     let done = Box::new(move |result: Result<_, _>, times| {
         told.send((result.is_ok(), times)).unwrap();
     });
@@ -34,6 +31,11 @@ fn put(
         .submit_put_with(ctx, LumpId(lump), buf, options, done);
     sent.unwrap();
     times
+}
+
+fn waited(ns: u64, behind: u64) -> BatchWait {
+    let behind = RequestId(behind);
+    BatchWait { ns, behind }
 }
 
 const DATA: PutOptions = PutOptions {
@@ -48,10 +50,7 @@ const EMBEDDED: PutOptions = PutOptions {
 
 #[test]
 fn a_commit_is_waits_writes_and_flushes() {
-    let mut store = Timed::new(StoreOptions {
-        commit: CommitMode::Ordered,
-        ..StoreOptions::new("sim")
-    });
+    let mut store = Timed::new(but(options(), |it| it.commit = CommitMode::Ordered));
     let first = put(&store, 1, (1, DATA));
     store.pass(500 * MS);
     // Behind the flush of the first one's data.
@@ -69,20 +68,14 @@ fn a_commit_is_waits_writes_and_flushes() {
     assert_eq!(first.try_recv(), Ok((true, data)));
     // Its data was written while that flush was in flight; the next one begins behind the write of
     // the first one's record.
-    let wait = BatchWait {
-        ns: FLUSH_NS / 2 + READ_NS,
-        behind: RequestId(1),
-    };
+    let wait = waited(FLUSH_NS / 2 + READ_NS, 1);
     let times = EngineTimes {
         wait_ns: wait.ns,
         longest_wait: Some(wait),
         ..data
     };
     assert_eq!(second.try_recv(), Ok((true, times)));
-    let wait = BatchWait {
-        ns: FLUSH_NS / 2 + 2 * READ_NS,
-        behind: RequestId(1),
-    };
+    let wait = waited(FLUSH_NS / 2 + 2 * READ_NS, 1);
     let times = EngineTimes {
         write_ns: READ_NS,
         flush_ns: FLUSH_NS,
@@ -98,10 +91,7 @@ fn a_commit_is_waits_writes_and_flushes() {
 #[test]
 fn a_put_in_a_run_has_waited_for_the_one_beside_it() {
     for after_ns in [READ_NS / 2, READ_NS] {
-        let mut store = Timed::new(StoreOptions {
-            commit: CommitMode::Runs,
-            ..StoreOptions::new("sim")
-        });
+        let mut store = Timed::new(but(options(), |it| it.commit = CommitMode::Runs));
         // The batch with its record opens the run.
         let opening = put(&store, 1, (1, DATA));
         store.settle();
@@ -121,10 +111,7 @@ fn a_put_in_a_run_has_waited_for_the_one_beside_it() {
             ..EngineTimes::default()
         };
         assert_eq!(second.try_recv(), Ok((true, times)));
-        let wait = BatchWait {
-            ns: after_ns,
-            behind: RequestId(3),
-        };
+        let wait = waited(after_ns, 3);
         let times = EngineTimes {
             wait_ns: wait.ns,
             longest_wait: Some(wait),
@@ -148,10 +135,7 @@ fn a_put_that_is_beaten_has_waited_for_the_other() {
     let (went_well, won) = first.try_recv().unwrap();
     assert!(went_well);
     assert_eq!(won.total_ns(), READ_NS + FLUSH_NS);
-    let wait = BatchWait {
-        ns: READ_NS + FLUSH_NS,
-        behind: RequestId(1),
-    };
+    let wait = waited(READ_NS + FLUSH_NS, 1);
     let (went_well, beaten) = second.try_recv().unwrap();
     assert!(!went_well);
     assert_eq!(beaten.longest_wait, Some(wait));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::support::peer::{self, Canny, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, ctx, delete, try_put};
+use crate::support::{Shape, content, ctx, delete, embedded_if, try_put};
 use lumpscope_engine::crc32c;
 use lumpscope_engine::format::minfs;
 use lumpscope_engine::{CommitMode, Durability, LumpId, LumpRange, Placement, Store};
@@ -25,51 +25,26 @@ struct StoreKind {
 }
 
 const KINDS: [StoreKind; 4] = [
+    StoreKind::new(Shape::new(512, 48, 700), 512, 300, 9000),
+    StoreKind::new(Shape::new(1536, 15, 500), 512, 300, 20_000),
     StoreKind {
-        shape: Shape {
-            block_size: 512,
-            ring_blocks: 48,
-            data_blocks: 700,
-        },
-        unit: 512,
-        max_embedded: 300,
-        max_len: 9000,
-        minfs: false,
-    },
-    StoreKind {
-        shape: Shape {
-            block_size: 1536,
-            ring_blocks: 15,
-            data_blocks: 500,
-        },
-        unit: 512,
-        max_embedded: 300,
-        max_len: 20_000,
-        minfs: false,
-    },
-    StoreKind {
-        shape: Shape {
-            block_size: 4096,
-            ring_blocks: 7,
-            data_blocks: 900,
-        },
-        unit: 4096,
-        max_embedded: 500,
-        max_len: 150_000,
         minfs: true,
+        ..StoreKind::new(Shape::new(4096, 7, 900), 4096, 500, 150_000)
     },
-    StoreKind {
-        shape: Shape {
-            block_size: 4096,
-            ring_blocks: 300,
-            data_blocks: 4000,
-        },
-        unit: 512,
-        max_embedded: 65_535,
-        max_len: 1_500_000,
-        minfs: false,
-    },
+    StoreKind::new(Shape::new(4096, 300, 4000), 512, 65_535, 1_500_000),
 ];
+
+impl StoreKind {
+    const fn new(shape: Shape, unit: u32, max_embedded: usize, max_len: usize) -> Self {
+        Self {
+            shape,
+            unit,
+            max_embedded,
+            max_len,
+            minfs: false,
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct ModelLump {
@@ -139,11 +114,7 @@ impl World {
         let (placement, len) = match self.lumps.get(&id) {
             Some(old) if self.random.below(2) == 0 => (old.placement, old.bytes.len()),
             _ => {
-                let placement = if self.random.below(3) == 0 {
-                    Placement::Embedded
-                } else {
-                    Placement::Data
-                };
+                let placement = embedded_if(self.random.below(3) == 0);
                 (placement, self.some_len(placement))
             }
         };
@@ -213,19 +184,15 @@ impl World {
         let ids: Vec<u128> = store.list().iter().map(|id| id.as_u128()).collect();
         assert_eq!(ids, self.lumps.keys().copied().collect::<Vec<_>>());
         for (&id, lump) in &self.lumps {
-            assert!(
-                peer::get(store, id).as_ref() == Some(&lump.bytes),
-                "lump {id:x}"
-            );
+            let found = peer::get(store, id);
+            assert!(found.as_ref() == Some(&lump.bytes), "lump {id:x}");
             let about = store.head(&peer::id(id)).unwrap().approximate_data_size;
             let len = lump.bytes.len() as u32;
             match lump.placement {
                 Placement::Embedded => assert_eq!(about, len),
                 Placement::Data => {
-                    assert!(
-                        len < about && about < len + 2 * block + 472,
-                        "{about} {len}"
-                    );
+                    assert!(len < about, "{about} {len}");
+                    assert!(about < len + 2 * block + 472, "{about} {len}");
                 }
             }
         }
@@ -244,10 +211,8 @@ impl World {
         disk.unit = self.kind.unit;
         disk.shuffle = (seed.is_multiple_of(2)).then_some(seed);
         let commits = [CommitMode::Ordered, CommitMode::Runs];
-        let commits = commits
-            .into_iter()
-            .cycle()
-            .skip(usize::try_from(seed).unwrap());
+        let first = usize::try_from(seed).unwrap();
+        let commits = commits.into_iter().cycle().skip(first);
         let mut opened = commits.map(|commit| disk.open_as(commit).unwrap());
         let mut store = opened.next().unwrap();
         self.check_ours(&store);
@@ -321,11 +286,8 @@ impl World {
 #[test]
 fn the_engines_take_turns() {
     for (number, kind) in KINDS.into_iter().enumerate() {
-        let (seeds, rounds) = if kind.max_len > 1_000_000 {
-            (1, 8)
-        } else {
-            (6, 14)
-        };
+        let is_large = kind.max_len > 1_000_000;
+        let (seeds, rounds) = if is_large { (1, 8) } else { (6, 14) };
         for seed in 0..seeds {
             let seed = seed + 100 * number as u64;
             let mut world = World::new(kind, seed);

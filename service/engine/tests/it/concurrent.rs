@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, ctx, disk_dir, get, options, put, store_file, try_put};
+use crate::support::{
+    Shape, buf, content, ctx, delete, disk_dir, get, options, put, store_file, try_put,
+};
 use crossbeam_channel::unbounded;
 use lumpscope_engine::{Durability, Error, IoBackendChoice, LumpId, Placement, Store};
 
@@ -22,11 +24,7 @@ fn hammer(store: &Store, operations: u64) {
                     let id = u128::from(thread) << 64 | slot as u128;
                     match random.below(5) {
                         0 => {
-                            let existed = store
-                                .delete(ctx(), LumpId(id), Durability::Synced)
-                                .unwrap()
-                                .existed;
-                            assert_eq!(existed, own[slot].take().is_some());
+                            assert_eq!(delete(store, id), own[slot].take().is_some());
                         }
                         1 => assert_eq!(get(store, id), own[slot]),
                         _ => {
@@ -49,34 +47,21 @@ fn hammer(store: &Store, operations: u64) {
 fn eight_threads_see_their_own_changes_on_both_backends() {
     for io_backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
         let dir = disk_dir();
-        let path = store_file(
-            &dir,
-            Shape {
-                block_size: 4096,
-                ring_blocks: 3,
-                data_blocks: 2000,
-            },
-        );
+        let path = store_file(&dir, Shape::new(4096, 3, 2000));
         let mut options = options();
         options.io_backend = io_backend;
         let store = Store::open(&path, options).unwrap();
         hammer(&store, 60);
         let stats = store.stats();
-        assert!(
-            stats.commit_records > stats.commits,
-            "commits are shared: {stats:?}"
-        );
+        // Commits are shared.
+        assert!(stats.commit_records > stats.commits, "{stats:?}");
         store.close().unwrap();
     }
 }
 
 #[test]
 fn eight_threads_on_a_disk_that_reorders() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 12,
-        data_blocks: 8000,
-    };
+    let shape = Shape::new(512, 12, 8000);
     let mut disk = SimDisk::new(shape.image());
     disk.shuffle = Some(3);
     hammer(&disk.open().unwrap(), 600);
@@ -84,11 +69,7 @@ fn eight_threads_on_a_disk_that_reorders() {
 
 #[test]
 fn readers_never_see_mixed_versions() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 12,
-        data_blocks: 600,
-    };
+    let shape = Shape::new(512, 12, 600);
     let mut disk = SimDisk::new(shape.image());
     disk.shuffle = Some(9);
     let store = disk.open().unwrap();
@@ -119,11 +100,7 @@ fn readers_never_see_mixed_versions() {
 
 #[test]
 fn the_order_of_the_log_decides_between_changes_of_one_id() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 12,
-        data_blocks: 2000,
-    };
+    let shape = Shape::new(512, 12, 2000);
     let mut disk = SimDisk::new(shape.image());
     for seed in 0..20 {
         disk.shuffle = Some(seed);
@@ -131,8 +108,7 @@ fn the_order_of_the_log_decides_between_changes_of_one_id() {
         let (sender, done) = unbounded();
         for version in 0..16_u64 {
             let bytes = content(1, version, 600);
-            let mut buf = store.lump_buf(600).unwrap();
-            buf.extend(&bytes).unwrap();
+            let buf = buf(&store, &bytes);
             let sender = sender.clone();
             let on_done = Box::new(move |result: Result<_, Error>, _| {
                 result.unwrap();
@@ -155,14 +131,7 @@ fn the_order_of_the_log_decides_between_changes_of_one_id() {
 #[test]
 fn times_add_up_and_a_full_queue_says_busy() {
     let dir = disk_dir();
-    let path = store_file(
-        &dir,
-        Shape {
-            block_size: 4096,
-            ring_blocks: 3,
-            data_blocks: 2000,
-        },
-    );
+    let path = store_file(&dir, Shape::new(4096, 3, 2000));
     let mut options = options();
     options.queue_limit = 2;
     options.queue_depth = 1;
@@ -170,8 +139,7 @@ fn times_add_up_and_a_full_queue_says_busy() {
     let (sender, done) = unbounded();
     let mut busy = 0;
     for id in 0..200 {
-        let mut buf = store.lump_buf(4).unwrap();
-        buf.extend(b"four").unwrap();
+        let buf = buf(&store, b"four");
         let (sender, begin) = (sender.clone(), lumpscope_engine::clock::monotonic_ns());
         let on_done = Box::new(move |result: Result<_, Error>, times| {
             let passed = lumpscope_engine::clock::monotonic_ns() - begin;
@@ -195,14 +163,7 @@ fn times_add_up_and_a_full_queue_says_busy() {
 #[test]
 fn the_last_handle_may_go_in_a_callback() {
     let dir = disk_dir();
-    let path = store_file(
-        &dir,
-        Shape {
-            block_size: 4096,
-            ring_blocks: 3,
-            data_blocks: 200,
-        },
-    );
+    let path = store_file(&dir, Shape::new(4096, 3, 200));
     for round in 0..10 {
         let store = loop {
             match Store::open(&path, options()) {
@@ -222,8 +183,8 @@ fn the_last_handle_may_go_in_a_callback() {
         });
         store.submit_get(ctx(), LumpId(1), on_get).unwrap();
         drop(store);
-        done.recv()
-            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let done = done.recv();
+        assert!(done.is_ok(), "round {round}: {done:?}");
     }
 }
 
@@ -232,11 +193,7 @@ fn the_last_handle_may_go_in_a_callback() {
 fn callers_that_end_leave_nothing_undone() {
     for io_backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
         let dir = disk_dir();
-        let shape = Shape {
-            block_size: 4096,
-            ring_blocks: 3,
-            data_blocks: 2000,
-        };
+        let shape = Shape::new(4096, 3, 2000);
         let mut options = options();
         options.io_backend = io_backend;
         let store = Store::open(&store_file(&dir, shape), options).unwrap();
@@ -248,8 +205,7 @@ fn callers_that_end_leave_nothing_undone() {
                     let (sender, store) = (sender.clone(), &store);
                     scope.spawn(move || {
                         let id = LumpId(thread);
-                        let mut buf = store.lump_buf(4).unwrap();
-                        buf.extend(b"four").unwrap();
+                        let buf = buf(store, b"four");
                         let on_done = Box::new(move |result: Result<_, Error>, _| {
                             sender.send(result.map(|_| ())).unwrap();
                         });
@@ -274,16 +230,8 @@ fn callers_that_end_leave_nothing_undone() {
 #[test]
 fn a_callback_that_panics_ends_the_store_for_all() {
     for _ in 0..20 {
-        let store = SimDisk::new(
-            Shape {
-                block_size: 512,
-                ring_blocks: 24,
-                data_blocks: 64,
-            }
-            .image(),
-        )
-        .open()
-        .unwrap();
+        let store = SimDisk::new(Shape::new(512, 24, 64).image());
+        let store = store.open().unwrap();
         put(&store, 1, b"one");
         let panics = Box::new(|_: Result<lumpscope_engine::LumpData, _>, _| {
             std::panic::panic_any("a callback");

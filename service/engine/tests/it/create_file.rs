@@ -14,7 +14,8 @@ use lumpscope_engine::units::{ByteLen, ByteOffset, RingPosition};
 use lumpscope_engine::{Layout, format::DecodeErrorKind};
 use proptest::prelude::*;
 
-use crate::support::disk_dir;
+use crate::support::disks::user_of;
+use crate::support::{but, disk_dir};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -33,19 +34,10 @@ fn assert_empty_store(path: &Path) -> Detected {
     let at = |offset: ByteOffset| &image[usize::try_from(offset.0).expect("small")..];
     let geometry = detected.geometry;
     let head = JournalHeader::decode(at(geometry.journal_header_offset()), geometry.ring_len());
-    assert_eq!(
-        head,
-        Ok(JournalHeader {
-            ring_head: RingPosition(0)
-        })
-    );
-    assert_eq!(
-        Record::decode(at(geometry.ring_offset())),
-        Ok(Decoded::Record {
-            record: Record::EndOfRecords,
-            len: 5
-        })
-    );
+    assert_eq!(head.map(|head| head.ring_head), Ok(RingPosition(0)));
+    let (record, len) = (Record::EndOfRecords, 5);
+    let first = Record::decode(at(geometry.ring_offset()));
+    assert_eq!(first, Ok(Decoded::Record { record, len }));
     detected
 }
 
@@ -58,29 +50,20 @@ fn each_preallocation_makes_an_empty_store_of_the_size_asked_for() {
         ("sparse", Prealloc::Sparse),
     ] {
         let path = directory.path().join(name);
-        let options = CreateOptions {
-            prealloc,
-            ..sparse(8 * MIB)
-        };
+        let options = but(sparse(8 * MIB), |it| it.prealloc = prealloc);
         let report = format(&path, &options).expect("formatted");
         let detected = assert_empty_store(&path);
         assert_eq!(report.geometry, detected.geometry);
         assert_eq!(report.uuid.into_bytes(), detected.header.uuid);
-        assert_eq!(
-            (detected.layout, detected.geometry.base()),
-            (Layout::Lusf, ByteOffset(0))
-        );
+        assert_eq!(detected.layout, Layout::Lusf);
+        assert_eq!(detected.geometry.base(), ByteOffset(0));
         assert_eq!(detected.header.minor, 1);
         // 1 % of 8 MiB - 4096, rounded up to whole blocks, as the original divides.
         assert_eq!(detected.header.journal_len, ByteLen(86_016));
         let metadata = fs::metadata(&path).expect("there");
         assert_eq!(metadata.len(), 8 * MIB);
-        let allocated = metadata.blocks() * 512;
-        assert_eq!(
-            allocated >= 8 * MIB,
-            prealloc != Prealloc::Sparse,
-            "{name}: {allocated}"
-        );
+        let allocated = metadata.blocks() * 512 >= 8 * MIB;
+        assert_eq!(allocated, prealloc != Prealloc::Sparse, "{name}");
     }
 }
 
@@ -128,14 +111,9 @@ fn while_a_store_is_made_nothing_opens() {
 fn a_new_file_needs_a_capacity_and_is_not_left_behind() {
     let directory = disk_dir();
     let path = directory.path().join("store");
-    let without = CreateOptions {
-        capacity: None,
-        ..CreateOptions::default()
-    };
-    assert!(matches!(
-        format(&path, &without),
-        Err(FormatError::CapacityRequired { .. })
-    ));
+    let without = but(CreateOptions::default(), |it| it.capacity = None);
+    let refused = format(&path, &without).expect_err("no capacity");
+    assert!(matches!(refused, FormatError::CapacityRequired { .. }));
     assert!(!path.exists());
     let small = format(&path, &sparse(16_383)).expect_err("too small");
     assert!(matches!(small, FormatError::Size { .. }), "{small}");
@@ -150,16 +128,10 @@ fn what_has_content_is_kept_unless_forced() {
     fs::write(&path, vec![0xAA; 100_000]).expect("written");
     let before = fs::read(&path).expect("readable");
     let error = format(&path, &sparse(MIB)).expect_err("not empty");
-    assert!(
-        matches!(
-            &error,
-            FormatError::FileNotEmpty {
-                len: ByteLen(100_000),
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let FormatError::FileNotEmpty { len, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(len, ByteLen(100_000));
     assert_eq!(fs::read(&path).expect("readable"), before);
 
     // Forced without a capacity: the file's own size, whole blocks.
@@ -184,21 +156,12 @@ fn an_existing_store_is_named_with_its_place() {
     let first = detect_path(&path).expect("a store");
     let before = fs::read(&path).expect("readable");
     let error = format(&path, &sparse(MIB)).expect_err("a store is there");
-    assert!(
-        error
-            .to_string()
-            .contains("lusf lump store (signature at byte 0)"),
-        "{error}"
-    );
+    let said = error.to_string();
+    let words = "lusf lump store (signature at byte 0)";
+    assert!(said.contains(words), "{said}");
     assert_eq!(fs::read(&path).expect("readable"), before);
-    format(
-        &path,
-        &CreateOptions {
-            force: true,
-            ..sparse(2 * MIB)
-        },
-    )
-    .expect("forced");
+    let by_force = but(sparse(2 * MIB), |it| it.force = true);
+    format(&path, &by_force).expect("forced");
     let second = assert_empty_store(&path);
     assert_ne!(first.header.uuid, second.header.uuid);
 }
@@ -211,10 +174,8 @@ fn a_damaged_store_is_still_refused() {
     bytes[61_440..61_444].copy_from_slice(b"lusf");
     fs::write(&path, &bytes).expect("written");
     let error = format(&path, &sparse(MIB)).expect_err("a store is there");
-    assert!(
-        error.to_string().contains("signature at byte 61440"),
-        "{error}"
-    );
+    let said = error.to_string();
+    assert!(said.contains("signature at byte 61440"), "{said}");
 }
 
 #[test]
@@ -223,21 +184,9 @@ fn a_locked_file_is_refused_even_when_forced() {
     let path = directory.path().join("store");
     let file = File::create(&path).expect("created");
     file.lock().expect("locked");
-    let options = CreateOptions {
-        force: true,
-        ..sparse(MIB)
-    };
+    let options = but(sparse(MIB), |it| it.force = true);
     let error = format(&path, &options).expect_err("locked");
-    assert!(
-        matches!(
-            error,
-            FormatError::InUse {
-                by: User::Locked,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(user_of(&error), User::Locked), "{error}");
 }
 
 #[test]
@@ -251,10 +200,8 @@ fn other_things_than_files_and_disks_are_refused() {
         assert!(error.to_string().contains(what), "{error}");
     }
     let missing = directory.path().join("no/such/directory");
-    assert!(matches!(
-        format(&missing, &sparse(MIB)),
-        Err(FormatError::Io { .. })
-    ));
+    let refused = format(&missing, &sparse(MIB));
+    assert!(matches!(refused, Err(FormatError::Io { .. })));
 }
 
 #[test]
@@ -262,30 +209,14 @@ fn blocks_that_are_no_blocks_are_refused() {
     let directory = disk_dir();
     let path = directory.path().join("store");
     for block_size in [0, 100, 513, 65_535] {
-        let error = format(
-            &path,
-            &CreateOptions {
-                block_size,
-                ..sparse(MIB)
-            },
-        );
-        assert!(
-            matches!(error, Err(FormatError::BlockSize(_))),
-            "{block_size}"
-        );
+        let options = but(sparse(MIB), |it| it.block_size = block_size);
+        let refused = matches!(format(&path, &options), Err(FormatError::BlockSize(_)));
+        assert!(refused, "{block_size}");
     }
     for journal_ratio in [-0.1, 1.1, f64::NAN] {
-        let error = format(
-            &path,
-            &CreateOptions {
-                journal_ratio,
-                ..sparse(MIB)
-            },
-        );
-        assert!(
-            matches!(error, Err(FormatError::Size { .. })),
-            "{journal_ratio}"
-        );
+        let options = but(sparse(MIB), |it| it.journal_ratio = journal_ratio);
+        let refused = matches!(format(&path, &options), Err(FormatError::Size { .. }));
+        assert!(refused, "{journal_ratio}");
     }
     assert!(!path.exists());
 }
@@ -309,16 +240,11 @@ fn what_is_no_store_is_named_at_open() {
     fs::write(&path, &swap).expect("written");
     let error = detect_path(&path).expect_err("swap");
     assert!(error.to_string().contains("swap"), "{error}");
-    let error = format(&path, &sparse(MIB)).expect_err("swap");
-    assert!(
-        error.to_string().contains("signature at byte 4086"),
-        "{error}"
-    );
+    let said = format(&path, &sparse(MIB)).expect_err("swap").to_string();
+    assert!(said.contains("signature at byte 4086"), "{said}");
 
-    assert!(matches!(
-        detect_path(&directory.path().join("none")),
-        Err(LayoutError::Io { .. })
-    ));
+    let none = detect_path(&directory.path().join("none"));
+    assert!(matches!(none, Err(LayoutError::Io { .. })));
 }
 
 #[test]
@@ -331,26 +257,19 @@ fn a_header_that_cannot_be_used_is_explained() {
     // Rot, as the checked copy tells. Who writes another header leaves none.
     assert_eq!(detect_path(&path).expect("a copy").header.minor, 1);
     let no_copy = [0; copies::COPY_LEN];
-    file.write_all_at(&no_copy, copies::COPY_OFFSET as u64)
-        .expect("written");
-    let error = detect_path(&path).expect_err("the major version of another engine");
-    assert!(
-        error
-            .to_string()
-            .contains("major version (byte 6): expected 1, found 2"),
-        "{error}"
-    );
+    let at = copies::COPY_OFFSET as u64;
+    file.write_all_at(&no_copy, at).expect("written");
+    let said = detect_path(&path)
+        .expect_err("another engine's")
+        .to_string();
+    let version = "major version (byte 6): expected 1, found 2";
+    assert!(said.contains(version), "{said}");
     file.write_all_at(&[0, 1, 0, 2], 6).expect("written");
     let LayoutError::Header { source, .. } = detect_path(&path).expect_err("minor 2") else {
         panic!("the header is wrong");
     };
-    assert_eq!(
-        source.kind,
-        DecodeErrorKind::Version {
-            expected: "0 or 1",
-            found: 2
-        }
-    );
+    let (expected, found) = ("0 or 1", 2);
+    assert_eq!(source.kind, DecodeErrorKind::Version { expected, found });
 }
 
 proptest! {

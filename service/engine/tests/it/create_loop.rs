@@ -1,20 +1,20 @@
 //! Making a store on real block devices, and in files of real file systems: what is there
 //! afterwards, and what cannot be made.
 
-use std::fs::File;
+use crate::support::but;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::support;
-use crate::support::disks::{Image, Mount, forced, plain, refusal, require, run, say};
+use crate::support::disks::{Image, Mount, forced, plain, refusal, require, run, say, writable};
+use lumpscope_engine::Store;
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::format::minfs;
 use lumpscope_engine::guard::FormatError;
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::layout::{LayoutError, detect_path};
 use lumpscope_engine::units::{ByteLen, ByteOffset};
-use lumpscope_engine::{Store, StoreOptions};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -30,10 +30,7 @@ fn devices_that_are_too_small() {
     let image = Image::new(61_440 + 4 * 4096);
     let device = image.attach(&[]);
     format(device.path(), &plain()).expect("header, journal header, ring, one block of data");
-    let options = CreateOptions {
-        capacity: Some(MIB),
-        ..forced()
-    };
+    let options = but(forced(), |it| it.capacity = Some(MIB));
     let error = refusal(&image, device.path(), &options);
     assert!(
         matches!(
@@ -56,12 +53,9 @@ fn an_existing_store_and_what_is_on_the_disk_afterwards() {
     assert!(first.erased.is_empty());
     assert_eq!(first.geometry.base(), ByteOffset(61_440));
     let error = refusal(&image, device.path(), &plain());
-    assert!(
-        error
-            .to_string()
-            .contains("lusf lump store (signature at byte 61440)"),
-        "{error}"
-    );
+    let said = error.to_string();
+    let place = "lusf lump store (signature at byte 61440)";
+    assert!(said.contains(place), "{said}");
 
     let bytes = std::fs::read(image.path()).expect("readable");
     let superblock = minfs::Superblock::decode(&bytes).expect("a minfs");
@@ -74,10 +68,7 @@ fn an_existing_store_and_what_is_on_the_disk_afterwards() {
 
     let second = format(device.path(), &forced()).expect("forced");
     assert_ne!(first.uuid, second.uuid);
-    let half = CreateOptions {
-        capacity: Some(4 * MIB),
-        ..forced()
-    };
+    let half = but(forced(), |it| it.capacity = Some(4 * MIB));
     let third = format(device.path(), &half).expect("forced");
     assert_eq!(third.geometry.image_len(), ByteLen(4 * MIB));
 }
@@ -90,17 +81,12 @@ fn a_copy_of_a_disk_in_a_file_is_as_sound_as_the_disk() {
     let image = Image::new(LEN);
     // The image of the loop device is a copy of the disk, byte for byte.
     let copy = image.path();
-    let options = || StoreOptions {
-        checkpoint_records: 8,
-        ..support::options()
-    };
+    let options = || but(support::options(), |it| it.checkpoint_records = 8);
     let serve = |path: &Path, ids: Range<u128>| {
         let store = Store::open(path, options()).expect("it opens");
         for id in 1..ids.start {
-            assert_eq!(
-                support::get(&store, id),
-                Some(support::content(id, 0, 5000))
-            );
+            let lump = support::content(id, 0, 5000);
+            assert_eq!(support::get(&store, id), Some(lump));
         }
         for id in ids {
             support::put(&store, id, &support::content(id, 0, 5000));
@@ -134,10 +120,7 @@ fn blocks_smaller_than_the_sectors_of_the_device() {
         let error = refusal(
             &image,
             device.path(),
-            &CreateOptions {
-                block_size,
-                ..plain()
-            },
+            &but(plain(), |it| it.block_size = block_size),
         );
         assert!(
             matches!(
@@ -151,10 +134,8 @@ fn blocks_smaller_than_the_sectors_of_the_device() {
         );
     }
     let report = format(device.path(), &plain()).expect("4096-byte blocks fit");
-    say(&format!(
-        "format of a 16 MiB loop device took {:?}",
-        report.elapsed
-    ));
+    let elapsed = report.elapsed;
+    say(&format!("format of a 16 MiB loop device took {elapsed:?}"));
 }
 
 #[test]
@@ -162,10 +143,7 @@ fn a_device_that_was_cut_off_is_not_opened() {
     require!();
     let image = Image::new(16 * MIB);
     format(image.attach(&[]).path(), &plain()).expect("formatted");
-    let file = File::options()
-        .write(true)
-        .open(image.path())
-        .expect("opened");
+    let file = writable(&image.path());
     file.set_len(8 * MIB).expect("cut");
     let error = detect_path(image.attach(&[]).path()).expect_err("half a store");
     assert!(matches!(error, LayoutError::Truncated { .. }), "{error}");
@@ -178,16 +156,11 @@ fn an_interrupted_format_is_recognised() {
     let device = image.attach(&[]);
     format(device.path(), &plain()).expect("formatted");
     // All but the header, which is written last.
-    let file = File::options()
-        .write(true)
-        .open(device.path())
-        .expect("opened");
+    let file = writable(device.path());
     file.write_all_at(&[0; 4096], 61_440).expect("written");
     file.sync_all().expect("written");
-    assert!(matches!(
-        detect_path(device.path()),
-        Err(LayoutError::NoImage { .. })
-    ));
+    let found = detect_path(device.path());
+    assert!(matches!(found, Err(LayoutError::NoImage { .. })));
 }
 
 #[test]
@@ -206,8 +179,7 @@ fn a_partition_is_a_device_like_any_other() {
 #[test]
 fn a_file_system_without_room_is_left_as_it_was() {
     require!("mkfs.ext4", "mount");
-    let image = Image::new(32 * MIB);
-    run("mkfs.ext4", &[Path::new("-qF"), &image.path()]);
+    let image = Image::made(32 * MIB, "mkfs.ext4", "-qF");
     let device = image.attach(&[]);
     let mount = Mount::new(device.path(), image.mount_point());
     let path = mount.at.join("store.lusf");
@@ -230,23 +202,15 @@ fn a_file_system_without_room_is_left_as_it_was() {
         );
         assert!(!path.exists(), "half a file is left behind");
     }
-    let options = CreateOptions {
-        capacity: Some(16 * MIB),
-        ..plain()
-    };
+    let options = but(plain(), |it| it.capacity = Some(16 * MIB));
     let report = format(&path, &options).expect("room enough");
     assert_eq!(report.geometry.image_len(), ByteLen(16 * MIB));
     assert!(detect_path(&path).is_ok());
 
-    run(
-        "mount",
-        &[Path::new("-o"), Path::new("remount,ro"), &mount.at],
-    );
+    let read_only = ["-o", "remount,ro"].map(Path::new);
+    run("mount", &[&read_only[..], &[&mount.at]].concat());
     for path in [&path, &mount.at.join("new.lusf")] {
-        let options = CreateOptions {
-            capacity: Some(MIB),
-            ..forced()
-        };
+        let options = but(forced(), |it| it.capacity = Some(MIB));
         let error = format(path, &options).expect_err("read-only");
         assert!(matches!(&error, FormatError::ReadOnly { .. }), "{error}");
     }
@@ -269,11 +233,7 @@ fn files_on_ext4_and_xfs_take_small_blocks_where_the_disk_has_small_sectors() {
                 ..plain()
             };
             let made = format(&path, &options);
-            assert_eq!(
-                made.is_ok(),
-                fits,
-                "{tool} on sectors of {sector}: {made:?}"
-            );
+            assert_eq!(made.is_ok(), fits, "{tool}, {sector}: {made:?}");
             assert_eq!(path.exists(), fits);
         }
     }

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use crate::support::{Shape, content, disk_dir, options, store_file};
+use crate::support::{Shape, buf, content, ctx_of, disk_dir, options, store_file};
 use lumpscope_engine::{
-    Durability, IoBackendChoice, IoDeclaration, IoOp, IoPurpose, IoSink, LumpId, Placement,
-    RequestCtx, RequestId, Store,
+    Durability, IoBackendChoice, IoDeclaration, IoOp, IoPurpose, IoSink, LumpId, Placement, Store,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +43,7 @@ impl Recorder {
         };
         ios.into_values().map(ended).collect()
     }
-}
 
-impl Recorder {
     fn enter(&self, token: u64) {
         let thread = std::thread::current().id();
         let before = self.inside.lock().unwrap().insert(thread, token);
@@ -63,11 +60,8 @@ impl IoSink for Recorder {
             offset: io.offset,
             len: io.len,
         };
-        let old = self
-            .ios
-            .lock()
-            .unwrap()
-            .insert(io.token, (declared, io.begin_ns, None));
+        let begun = (declared, io.begin_ns, None);
+        let old = self.ios.lock().unwrap().insert(io.token, begun);
         assert!(old.is_none(), "token {} is used twice", io.token);
     }
 
@@ -104,29 +98,16 @@ fn open(path: &Path, io_backend: IoBackendChoice) -> (Store, Arc<Recorder>) {
 }
 
 fn put(store: &Store, request: u64, id: u128, len: usize) {
-    let ctx = RequestCtx {
-        id: RequestId(request),
-        ..RequestCtx::default()
-    };
-    let mut buf = store.lump_buf(len as u64).unwrap();
-    buf.extend(&content(id, 1, len)).unwrap();
-    store
-        .put(ctx, LumpId(id), buf, Placement::Data, Durability::Synced)
-        .unwrap();
+    let (ctx, buf) = (ctx_of(request), buf(store, &content(id, 1, len)));
+    let done = store.put(ctx, LumpId(id), buf, Placement::Data, Durability::Synced);
+    done.unwrap();
 }
 
 #[test]
 fn a_put_and_a_get_are_exactly_their_ios() {
     for backend in [IoBackendChoice::Threads, IoBackendChoice::Uring] {
         let dir = disk_dir();
-        let path = store_file(
-            &dir,
-            Shape {
-                block_size: 4096,
-                ring_blocks: 4,
-                data_blocks: 3000,
-            },
-        );
+        let path = store_file(&dir, Shape::new(4096, 4, 3000));
         // The first change of a store without checked copies of its headers gives it some.
         let (store, _) = open(&path, backend);
         put(&store, 6, 2, 1);
@@ -170,45 +151,25 @@ fn a_put_and_a_get_are_exactly_their_ios() {
 
         let (store, recorder) = open(&path, backend);
         recorder.take();
-        let ctx = RequestCtx {
-            id: RequestId(8),
-            ..RequestCtx::default()
-        };
+        let ctx = ctx_of(8);
         store.head(ctx, LumpId(1)).unwrap();
         store.head(ctx, LumpId(1)).unwrap();
         store.get(ctx, LumpId(1)).unwrap();
-        let want = [
-            io(
-                &[8],
-                IoPurpose::LumpData,
-                IoOp::Read,
-                data + len - 4096,
-                4096,
-            ),
-            io(&[8], IoPurpose::LumpData, IoOp::Read, data, len),
-        ];
+        let read = |at, len| io(&[8], IoPurpose::LumpData, IoOp::Read, at, len);
+        let want = [read(data + len - 4096, 4096), read(data, len)];
         assert_eq!(recorder.take(), want);
     }
 }
 
 fn store_unit(path: &Path) -> u32 {
-    Store::open(path, options())
-        .unwrap()
-        .info()
-        .logical_block_size
+    let store = Store::open(path, options()).unwrap();
+    store.info().logical_block_size
 }
 
 #[test]
 fn what_the_store_does_for_itself_names_no_request() {
     let dir = disk_dir();
-    let path = store_file(
-        &dir,
-        Shape {
-            block_size: 512,
-            ring_blocks: 10,
-            data_blocks: 300,
-        },
-    );
+    let path = store_file(&dir, Shape::new(512, 10, 300));
     let (store, recorder) = open(&path, IoBackendChoice::Auto);
     for request in 1..400 {
         put(&store, request, u128::from(request) % 20, 100);
@@ -219,11 +180,8 @@ fn what_the_store_does_for_itself_names_no_request() {
     assert!(of(IoPurpose::JournalHeader).count() > 3);
     assert!(of(IoPurpose::JournalHeader).all(|io| io.requests.is_empty()));
     let reads = |io: &&Declared| io.op == IoOp::Read;
-    assert!(
-        of(IoPurpose::Journal)
-            .filter(reads)
-            .all(|io| io.requests.is_empty())
-    );
+    let mut journal = of(IoPurpose::Journal).filter(reads);
+    assert!(journal.all(|io| io.requests.is_empty()));
     assert_eq!(of(IoPurpose::LumpData).count(), 399);
     assert!(of(IoPurpose::LumpData).all(|io| io.requests.len() == 1));
 }

@@ -1,25 +1,23 @@
 //! Devices that fail: what fails is reported, what was acknowledged stays.
 
-use crate::support::sim::{IoFault, SimDisk};
-use crate::support::{Shape, content, ctx, get, put, try_put, until};
+use crate::support::sim::SimDisk;
+use crate::support::{Shape, but, content, ctx, get, options, put, try_put, until};
 use lumpscope_engine::{
-    CommitMode, Durability, Error, FindingKind, IoOp, LumpId, Placement, Store, StoreOptions,
-    StoreState,
+    CommitMode, Durability, Error, FindingKind, IoOp, LumpId, Placement, Store, StoreState,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 16,
-    data_blocks: 400,
-};
+const SHAPE: Shape = Shape::new(512, 16, 400);
 /// First byte of its data region.
 const DATA: u64 = 512 * 18;
 /// One whose journal takes hundreds of records.
-const ROOMY: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 64,
-    data_blocks: 4000,
-};
+const ROOMY: Shape = Shape::new(512, 64, 4000);
+
+/// Puts lumps 0, 1, 2 ... until one fails: its id, and why.
+fn put_until_error(store: &Store, len: usize, placement: Placement) -> (u128, Error) {
+    let mut puts = (0..).map(|id| (id, try_put(store, id, &content(id, 1, len), placement)));
+    let (id, failed) = puts.find(|(_, put)| put.is_err()).unwrap();
+    (id, failed.unwrap_err())
+}
 
 #[test]
 fn a_failed_flush_is_sticky_and_loses_nothing() {
@@ -27,30 +25,16 @@ fn a_failed_flush_is_sticky_and_loses_nothing() {
         for after in 0..40 {
             let disk = SimDisk::new(SHAPE.image());
             let store = disk.open_as(CommitMode::Ordered).unwrap();
-            disk.fail(Some(IoFault {
-                op,
-                after,
-                errno,
-                below: DATA,
-            }));
-            let mut acknowledged = 0;
-            let error = loop {
-                let id = acknowledged;
-                match try_put(&store, id, &content(id, 1, 700), Placement::Data) {
-                    Ok(_) => acknowledged += 1,
-                    Err(error) => break error,
-                }
-            };
+            disk.fail(op, after, errno, DATA);
+            let (acknowledged, error) = put_until_error(&store, 700, Placement::Data);
             assert!(matches!(error, Error::Failed { .. }), "{error}");
             let why = store.failed().expect("the failure sticks");
             assert!(error.to_string().contains(&why));
-            disk.fail(None);
+            disk.heal();
             let refused = try_put(&store, 1000, b"x", Placement::Embedded).unwrap_err();
             assert!(matches!(refused, Error::Failed { .. }), "{refused}");
-            let refused = store
-                .delete(ctx(), LumpId(0), Durability::Synced)
-                .unwrap_err();
-            assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+            let refused = store.delete(ctx(), LumpId(0), Durability::Synced);
+            assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
             assert!(matches!(store.sync(), Err(Error::Failed { .. })));
             for id in 0..acknowledged {
                 assert_eq!(get(&store, id), Some(content(id, 1, 700)), "reads go on");
@@ -58,11 +42,8 @@ fn a_failed_flush_is_sticky_and_loses_nothing() {
             assert!(matches!(store.close(), Err(Error::Failed { .. })));
             let store = disk.open().unwrap();
             for id in 0..acknowledged {
-                assert_eq!(
-                    get(&store, id),
-                    Some(content(id, 1, 700)),
-                    "after reopening"
-                );
+                let found = get(&store, id);
+                assert_eq!(found, Some(content(id, 1, 700)), "after reopening");
             }
             put(&store, 2000, b"works again");
         }
@@ -75,27 +56,14 @@ fn a_journal_without_space_refuses_changes_until_there_is_some() {
     let store = disk.open().unwrap();
     // Blocks of the ring that have never been written, as in a sparse file.
     disk.have_no_space(512 * 4..512 * 18);
-    let mut stored = 0;
-    let error = loop {
-        match try_put(
-            &store,
-            stored,
-            &content(stored, 1, 100),
-            Placement::Embedded,
-        ) {
-            Ok(_) => stored += 1,
-            Err(error) => break error,
-        }
-    };
+    let (stored, error) = put_until_error(&store, 100, Placement::Embedded);
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
     assert!(stored > 3, "{stored}");
-    assert_eq!(
-        (store.failed(), store.health().state),
-        (None, StoreState::Serving)
-    );
+    assert_eq!(store.failed(), None);
+    assert_eq!(store.health().state, StoreState::Serving);
     let again = try_put(&store, 100, &content(100, 1, 900), Placement::Embedded).unwrap_err();
     assert!(matches!(again, Error::NoSpace { .. }), "{again}");
-    disk.fail(None);
+    disk.heal();
     for id in stored..stored + 5 {
         put(&store, id, &content(id, 1, 100));
     }
@@ -122,12 +90,7 @@ fn failed_data_write(commit: CommitMode) {
     store.close().unwrap();
     let store = disk.open_as(commit).unwrap();
     let used = store.stats().data_used_bytes;
-    disk.fail(Some(IoFault {
-        op: IoOp::Write,
-        after: 0,
-        errno: 5,
-        below: u64::MAX,
-    }));
+    disk.fail(IoOp::Write, 0, 5, u64::MAX);
     let error = try_put(&store, 1, &content(1, 2, 3000), Placement::Data).unwrap_err();
     let Error::Io {
         op: IoOp::Write,
@@ -142,12 +105,7 @@ fn failed_data_write(commit: CommitMode) {
     // Checked, it is the end of the journal that was refused last.
     if commit == CommitMode::Ordered {
         assert_eq!(len, 3072);
-        disk.fail(Some(IoFault {
-            op: IoOp::Write,
-            after: 0,
-            errno: 28,
-            below: u64::MAX,
-        }));
+        disk.fail(IoOp::Write, 0, 28, u64::MAX);
         // Until a trial write has found that the disk refuses for another reason now.
         let error = loop {
             match try_put(&store, 1, &content(1, 2, 3000), Placement::Data).unwrap_err() {
@@ -159,16 +117,13 @@ fn failed_data_write(commit: CommitMode) {
         };
         assert!(matches!(error, Error::NoSpace { len: 3072, .. }), "{error}");
     }
-    disk.fail(None);
+    disk.heal();
     until(&store, StoreState::Serving);
     assert_eq!(store.failed(), None);
     store.sync().unwrap();
     let stats = store.stats();
-    assert_eq!(
-        (stats.data_used_bytes, stats.bad_bytes),
-        (used, 0),
-        "all places refuse it, and none is to blame"
-    );
+    // All places refuse it, and none is to blame.
+    assert_eq!((stats.data_used_bytes, stats.bad_bytes), (used, 0));
     // And trial writes, or the end of the journal.
     let places = if commit == CommitMode::Ordered { 4 } else { 1 };
     assert!(stats.io_errors > places, "{}", stats.io_errors);
@@ -181,10 +136,7 @@ fn failed_data_write(commit: CommitMode) {
 fn puts_leave_a_bad_spot_and_succeed_elsewhere_also_after_a_restart() {
     let data = ROOMY.data();
     for commit in [CommitMode::Ordered, CommitMode::Runs] {
-        let options = || StoreOptions {
-            commit,
-            ..StoreOptions::new("sim")
-        };
+        let options = || but(options(), |it| it.commit = commit);
         let disk = SimDisk::new(ROOMY.image());
         // 64 KiB that refuse every write, where the puts come through.
         disk.refuse_writes(data + 48 * 512..data + (48 + 128) * 512);
@@ -261,26 +213,12 @@ fn a_header_that_cannot_move_is_a_failure() {
     put(&store, 0, b"");
     store.close().unwrap();
     let store = disk.open().unwrap();
-    disk.fail(Some(IoFault {
-        op: IoOp::Write,
-        after: 0,
-        errno: 5,
-        below: 1024,
-    }));
-    let mut put_before = 0;
-    while try_put(
-        &store,
-        put_before % 5,
-        &content(put_before % 5, 1, 100),
-        Placement::Data,
-    )
-    .is_ok()
-    {
-        put_before += 1;
-        assert!(put_before < 10_000, "the ring must go round");
-    }
+    disk.fail(IoOp::Write, 0, 5, 1024);
+    let ids = (0..10_000).map(|number| number % 5);
+    let mut puts = ids.map(|id| try_put(&store, id, &content(id, 1, 100), Placement::Data));
+    assert!(puts.any(|put| put.is_err()), "the ring must go round");
     assert!(store.failed().is_some());
-    disk.fail(None);
+    disk.heal();
     drop(store);
     let store = disk.open().unwrap();
     for id in 0..5 {

@@ -1,5 +1,6 @@
 //! How many writes and flushes a put costs, by what the device offers.
 
+use crate::support::but;
 use std::fs;
 use std::path::Path;
 
@@ -47,10 +48,9 @@ fn cost(store: &Store, work: impl FnOnce()) -> [u64; 4] {
 
 /// The only way without writes that come with time.
 fn ordered(name: &str) -> StoreOptions {
-    StoreOptions {
-        commit: CommitMode::Ordered,
-        ..StoreOptions::new(name)
-    }
+    but(StoreOptions::new(name), |it| {
+        it.commit = CommitMode::Ordered
+    })
 }
 
 fn store_on(cache: WriteCache, fua: bool) -> Store {

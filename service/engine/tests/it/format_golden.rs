@@ -43,9 +43,8 @@ impl Image {
                 .expect("a journal header")
                 .ring_head;
         let ring = from(geometry.ring_offset());
-        let ring_len = usize::try_from(geometry.ring_len().0)
-            .expect("small")
-            .min(ring.len());
+        let ring_len = usize::try_from(geometry.ring_len().0).expect("small");
+        let ring_len = ring_len.min(ring.len());
         let (records, live) = replay(&ring[..ring_len], head);
         Self {
             header,
@@ -78,11 +77,8 @@ impl Image {
                 let bytes = self.portion(portion);
                 let end =
                     LumpEnd::decode(bytes, id, portion.len(), self.block_size()).expect("a lump");
-                assert_eq!(
-                    end.trailer,
-                    TrailerState::Missing,
-                    "CannyLS writes no trailer"
-                );
+                // CannyLS writes no trailer.
+                assert_eq!(end.trailer, TrailerState::Missing);
                 let subject = Subject {
                     id,
                     blocks: portion.len(),
@@ -124,11 +120,8 @@ fn replay(ring: &[u8], head: RingPosition) -> Replayed {
         let text = match record {
             Record::Put { id, portion } => {
                 live.insert(id, LumpPlace::Data(portion));
-                format!(
-                    "put {id} start {} len {}",
-                    portion.start().0,
-                    portion.len().0
-                )
+                let (start, len) = (portion.start().0, portion.len().0);
+                format!("put {id} start {start} len {len}")
             }
             Record::Embed { id, data } => {
                 let len = data.as_slice().len();
@@ -176,10 +169,8 @@ fn every_record_stands_where_cannyls_says() {
         let image = Image::load(name);
         let journal = fs::read_to_string(testdata(&format!("{name}.journal.txt"))).expect("text");
         let (first, lines) = journal.split_once('\n').expect("a line for the ring");
-        let numbers: Vec<u64> = first
-            .split(' ')
-            .filter_map(|word| word.parse().ok())
-            .collect();
+        let numbers = first.split(' ').filter_map(|word| word.parse().ok());
+        let numbers: Vec<u64> = numbers.collect();
         let [unreleased, head, tail] = numbers[..] else {
             panic!("{first}")
         };
@@ -188,9 +179,8 @@ fn every_record_stands_where_cannyls_says() {
         assert_eq!(last.0, RingPosition(tail), "{name}");
         // CannyLS lists from its head on; what is before it has been relocated already.
         let listed = records.iter().skip_while(|(at, _)| at.0 != head);
-        let listed: Vec<String> = listed
-            .map(|(at, text)| format!("{} {text}", at.0))
-            .collect();
+        let listed = listed.map(|(at, text)| format!("{} {text}", at.0));
+        let listed: Vec<String> = listed.collect();
         assert_eq!(listed, lines.lines().collect::<Vec<_>>(), "{name}");
         assert!(!listed.is_empty());
     }
@@ -244,12 +234,8 @@ fn headers_encode_to_the_same_bytes() {
 fn padding_may_be_longer_than_a_block() {
     let image = Image::load("foreign_align");
     let paddings: Vec<usize> = image.live.keys().map(|id| image.lump(*id).1).collect();
-    assert!(
-        paddings
-            .iter()
-            .any(|padding| *padding >= usize::from(image.block_size().get())),
-        "{paddings:?}"
-    );
+    let block = usize::from(image.block_size().get());
+    assert!(paddings.iter().any(|it| *it >= block), "{paddings:?}");
 }
 
 #[test]
@@ -272,10 +258,8 @@ fn a_record_cut_anywhere_asks_for_more_and_any_flipped_bit_is_found() {
             let mut damaged = bytes[..len].to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
             // A changed length may ask for more; it never yields a record.
-            assert!(
-                !matches!(Record::decode(&damaged), Ok(Decoded::Record { .. })),
-                "bit {bit} of the record at {position:?}"
-            );
+            let is_one = matches!(Record::decode(&damaged), Ok(Decoded::Record { .. }));
+            assert!(!is_one, "bit {bit} of the record at {position:?}");
         }
     }
 }

@@ -4,22 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::support;
 use crate::support::sim::{DiskEvent, Random, SimDisk};
-use crate::support::{Shape, content, ctx, get, try_put};
-use lumpscope_engine::{Durability, Error, LumpBuf, LumpId, LumpRange, Placement, PutGroup, Store};
+use crate::support::{Shape, buf, content, ctx, embedded_if, get, try_put};
+use lumpscope_engine::device::sim;
+use lumpscope_engine::{Durability, Error, LumpId, LumpRange, Placement, PutGroup, Store};
 
 fn disk(ring_blocks: u64) -> SimDisk {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks,
-        data_blocks: 400,
-    };
-    SimDisk::recording(shape.image())
-}
-
-fn buf(store: &Store, bytes: &[u8]) -> LumpBuf {
-    let mut buf = store.lump_buf(bytes.len() as u64).unwrap();
-    buf.extend(bytes).unwrap();
-    buf
+    SimDisk::recording(Shape::new(512, ring_blocks, 400).image())
 }
 
 fn put_group(store: &Store, version: u64, deletes: Vec<LumpId>) -> Result<bool, Error> {
@@ -43,31 +33,21 @@ fn a_group_costs_what_its_data_costs() {
     try_put(&store, 8, &[1; 3000], Placement::Data).unwrap();
     let alone = flushes(&store) - before;
     let before = flushes(&store);
-    let writes = |disk: &SimDisk| {
-        disk.events()
-            .iter()
-            .filter(|event| matches!(event, DiskEvent::Write { .. }))
-            .count()
-    };
+    let is_write = |event: &&DiskEvent| matches!(event, DiskEvent::Write { .. });
+    let writes = |disk: &SimDisk| disk.events().iter().filter(is_write).count();
     let written = writes(&disk);
     assert!(put_group(&store, 1, vec![LumpId(7), LumpId(9)]).unwrap());
     let (flushed, written) = (flushes(&store) - before, writes(&disk) - written);
-    assert!(
-        flushed <= alone + 1 && written <= 3,
-        "{flushed} flushes, {written} writes"
-    );
+    assert!(flushed <= alone + 1, "{flushed} flushes, {written} writes");
+    assert!(written <= 3, "{flushed} flushes, {written} writes");
     assert!(!put_group(&store, 2, Vec::new()).unwrap());
-    assert_eq!(
-        (get(&store, 1), get(&store, 2)),
-        (Some(content(1, 2, 3000)), Some(content(2, 2, 200)))
-    );
+    assert_eq!(get(&store, 1), Some(content(1, 2, 3000)));
+    assert_eq!(get(&store, 2), Some(content(2, 2, 200)));
     assert_eq!((get(&store, 7), get(&store, 8).is_some()), (None, true));
     store.close().unwrap();
     let store = disk.open().unwrap();
-    assert_eq!(
-        (get(&store, 1), get(&store, 2)),
-        (Some(content(1, 2, 3000)), Some(content(2, 2, 200)))
-    );
+    assert_eq!(get(&store, 1), Some(content(1, 2, 3000)));
+    assert_eq!(get(&store, 2), Some(content(2, 2, 200)));
     assert_eq!(get(&store, 7), None);
 }
 
@@ -75,17 +55,10 @@ fn a_group_costs_what_its_data_costs() {
 #[test]
 fn a_group_is_never_divided() {
     for io in 0..60 {
-        let shape = Shape {
-            block_size: 512,
-            ring_blocks: 6,
-            data_blocks: 60,
-        };
-        let options = lumpscope_engine::device::sim::SimOptions::default();
-        let disk = lumpscope_engine::device::sim::SimDisk::new(&shape.image(), options);
+        let shape = Shape::new(512, 6, 60);
+        let disk = sim::SimDisk::new(&shape.image(), sim::SimOptions::default());
         disk.die_after(io);
-        let open = |disk: &lumpscope_engine::device::sim::SimDisk| {
-            Store::open_on(disk.device(), lumpscope_engine::StoreOptions::new("sim"))
-        };
+        let open = |disk: &sim::SimDisk| Store::open_on(disk.device(), support::options());
         let mut acknowledged = 0;
         if let Ok(store) = open(&disk) {
             for version in 1..=12 {
@@ -95,24 +68,15 @@ fn a_group_is_never_divided() {
                 }
             }
         }
-        let mut random = lumpscope_engine::device::sim::Random::derive(io, &[]);
-        let survivors = lumpscope_engine::device::sim::Survivors::ALL;
+        let mut random = sim::Random::derive(io, &[]);
+        let survivors = sim::Survivors::ALL;
         let survivors = survivors[random.index(survivors.len())];
         let store = open(&disk.power_cut(survivors, &mut random)).unwrap();
         let pair = (get(&store, 1), get(&store, 2));
-        let fits = |version| match version {
-            0 => pair == (None, None),
-            _ => {
-                pair == (
-                    Some(content(1, version, 3000)),
-                    Some(content(2, version, 200)),
-                )
-            }
-        };
-        assert!(
-            fits(acknowledged) || fits(acknowledged + 1),
-            "after {io} I/Os, {acknowledged}"
-        );
+        let lump = |id, version, len| (version > 0).then(|| content(id, version, len));
+        let fits = |version| pair == (lump(1, version, 3000), lump(2, version, 200));
+        let fits = fits(acknowledged) || fits(acknowledged + 1);
+        assert!(fits, "after {io} I/Os, {acknowledged}");
     }
 }
 
@@ -121,39 +85,26 @@ fn a_group_that_cannot_be_leaves_nothing() {
     let disk = disk(40);
     let store = disk.open().unwrap();
     let used = store.stats().data_used_bytes;
-    let group = PutGroup {
-        data: Some((LumpId(1), buf(&store, &vec![1; 300_000]))),
-        embedded: (LumpId(2), buf(&store, &[2; 10])),
-        deletes: Vec::new(),
+    let refused = |data: Option<usize>, embedded: usize, deletes| {
+        let group = PutGroup {
+            data: data.map(|len| (LumpId(1), buf(&store, &vec![1; len]))),
+            embedded: (LumpId(2), buf(&store, &vec![2; embedded])),
+            deletes: vec![LumpId(3); deletes],
+        };
+        store
+            .put_group(ctx(), group, Durability::Synced)
+            .unwrap_err()
     };
-    let full = store.put_group(ctx(), group, Durability::Synced);
-    assert!(
-        matches!(
-            full,
-            Err(Error::LumpTooLarge { .. } | Error::StoreFull { .. })
-        ),
-        "{full:?}"
-    );
-    let group = PutGroup {
-        data: Some((LumpId(1), buf(&store, &[1; 10]))),
-        embedded: (LumpId(2), buf(&store, &vec![2; 30_000])),
-        deletes: Vec::new(),
-    };
-    let full = store.put_group(ctx(), group, Durability::Synced);
-    assert!(
-        matches!(
-            full,
-            Err(Error::JournalFull { .. } | Error::LumpTooLarge { .. })
-        ),
-        "{full:?}"
-    );
-    let many = PutGroup {
-        data: None,
-        embedded: (LumpId(2), buf(&store, &[2; 10])),
-        deletes: vec![LumpId(3); 4000],
-    };
-    let many = store.put_group(ctx(), many, Durability::Synced);
-    assert!(matches!(many, Err(Error::LumpTooLarge { .. })), "{many:?}");
+    match refused(Some(300_000), 10, 0) {
+        Error::LumpTooLarge { .. } | Error::StoreFull { .. } => {}
+        error => panic!("{error}"),
+    }
+    match refused(Some(10), 30_000, 0) {
+        Error::JournalFull { .. } | Error::LumpTooLarge { .. } => {}
+        error => panic!("{error}"),
+    }
+    let many = refused(None, 10, 4000);
+    assert!(matches!(many, Error::LumpTooLarge { .. }), "{many}");
     assert_eq!((get(&store, 1), get(&store, 2)), (None, None));
     store.sync().unwrap();
     assert_eq!(store.stats().data_used_bytes, used);
@@ -192,11 +143,7 @@ fn all_embedded_lumps_are_read_in_bulk() {
             continue;
         }
         let bytes = content(id, version, random.below(4000));
-        let placement = if id.is_multiple_of(4) {
-            Placement::Data
-        } else {
-            Placement::Embedded
-        };
+        let placement = embedded_if(!id.is_multiple_of(4));
         try_put(&store, id, &bytes, placement).unwrap();
         model.insert(id, bytes);
         if version.is_multiple_of(500) {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::media::mount;
 use crate::support::disks::{Image, require};
 use crate::support::peer::{self, CannylsImage};
-use crate::support::{content, disk_dir, get, options, put, try_put};
+use crate::support::{but, content, disk_dir, get, options, put, try_put};
 use lumpscope_engine::create::{CreateOptions, Prealloc, format};
 use lumpscope_engine::grow::{GrowError, GrowOptions, grow};
 use lumpscope_engine::inspect::Inspector;
-use lumpscope_engine::{Error, FindingKind, LumpId, Placement, Store, StoreOptions};
+use lumpscope_engine::{Error, FindingKind, LumpId, Placement, Store};
 
 const MIB: u64 = 1 << 20;
 
@@ -24,6 +24,11 @@ fn made(path: &Path, capacity: u64, block_size: u16) {
         ..CreateOptions::default()
     };
     format(path, &options).unwrap();
+}
+
+/// Makes a store so large.
+fn to(capacity: u64) -> GrowOptions<'static> {
+    but(GrowOptions::default(), |it| it.capacity = Some(capacity))
 }
 
 fn opened(path: &Path) -> Store {
@@ -56,16 +61,13 @@ fn lump(id: u128) -> (Vec<u8>, Placement) {
 fn has_all(path: &Path, lumps: u128) {
     let inspector = Inspector::open(path).unwrap();
     assert_eq!(inspector.report().findings.total, 0);
-    let places: Vec<(LumpId, &str)> = inspector
-        .lumps(LumpId(0))
-        .map(|lump| (lump.id, lump.placement))
-        .collect();
-    let expected: Vec<(LumpId, &str)> = (0..lumps)
-        .map(|id| match lump(id).1 {
-            Placement::Embedded => (LumpId(id), "embedded"),
-            Placement::Data => (LumpId(id), "data"),
-        })
-        .collect();
+    let places = inspector.lumps(LumpId(0));
+    let places = places.map(|lump| (lump.id, lump.placement));
+    let expected = (0..lumps).map(|id| match lump(id).1 {
+        Placement::Embedded => (LumpId(id), "embedded"),
+        Placement::Data => (LumpId(id), "data"),
+    });
+    let (places, expected): (Vec<_>, Vec<_>) = (places.collect(), expected.collect());
     assert_eq!(places, expected);
     let report = inspector.check(|_, _| true);
     assert!(report.clean, "{:?}", report.findings);
@@ -85,10 +87,7 @@ fn an_unfinished_copy_of_an_earlier_version_is_refused() {
     file.write_all_at(b"LsCy", 400).unwrap();
     let before = std::fs::read(&path).unwrap();
     for salvage in [false, true] {
-        let options = StoreOptions {
-            salvage,
-            ..options()
-        };
+        let options = but(options(), |it| it.salvage = salvage);
         let refused = Store::open(&path, options).unwrap_err();
         assert!(refused.to_string().contains("unfinished copy"), "{refused}");
     }
@@ -104,14 +103,8 @@ fn a_store_grows_in_place_and_the_original_engine_opens_it() {
     let dir = disk_dir();
     let path = filled(dir.path(), 600);
     let refused = grow(&path, &GrowOptions::default()).unwrap_err();
-    assert!(
-        matches!(refused, GrowError::CapacityRequired { .. }),
-        "{refused}"
-    );
-    let to = |capacity| GrowOptions {
-        capacity: Some(capacity),
-        ..GrowOptions::default()
-    };
+    let is_it = matches!(refused, GrowError::CapacityRequired { .. });
+    assert!(is_it, "{refused}");
     let refused = grow(&path, &to(2 * MIB)).unwrap_err();
     assert!(matches!(refused, GrowError::NotLarger { .. }), "{refused}");
     has_all(&path, 600);
@@ -132,15 +125,10 @@ fn a_store_grows_in_place_and_the_original_engine_opens_it() {
     assert_eq!(peer::get(&mut canny, 1007), Some(content(1007, 1, 1 << 20)));
     let served = opened(&path);
     let refused = grow(&path, &to(32 * MIB)).unwrap_err();
-    assert!(
-        matches!(refused, GrowError::Store(Error::InUse { .. })),
-        "{refused}"
-    );
+    let is_it = matches!(refused, GrowError::Store(Error::InUse { .. }));
+    assert!(is_it, "{refused}");
     drop(served);
-    assert_eq!(
-        File::open(&path).unwrap().metadata().unwrap().len() >> 20,
-        16
-    );
+    assert_eq!(std::fs::metadata(&path).unwrap().len() >> 20, 16);
 }
 
 #[test]
@@ -158,14 +146,10 @@ fn a_file_that_cannot_grow_is_as_long_as_before() {
     let store = opened(&path);
     put(&store, 1, &content(1, 1, 100_000));
     store.close().unwrap();
-    let len = || File::open(&path).unwrap().metadata().unwrap().len();
+    let len = || std::fs::metadata(&path).unwrap().len();
     let before = len();
     for prealloc in [Prealloc::Zero, Prealloc::Fallocate] {
-        let larger = GrowOptions {
-            capacity: Some(64 * MIB),
-            prealloc,
-            ..GrowOptions::default()
-        };
+        let larger = but(to(64 * MIB), |it| it.prealloc = prealloc);
         let refused = grow(&path, &larger).unwrap_err().to_string();
         assert!(refused.contains("No space left"), "{refused}");
         assert_eq!(len(), before, "{prealloc:?}");
@@ -201,11 +185,7 @@ fn stores_of_the_version_before_are_opened_and_made_larger() {
         };
         // As it was left: nobody has opened it before.
         has_all(&old);
-        let larger = GrowOptions {
-            capacity: Some(MIB),
-            ..GrowOptions::default()
-        };
-        grow(&old, &larger).unwrap();
+        grow(&old, &to(MIB)).unwrap();
         has_all(&old);
     }
 }

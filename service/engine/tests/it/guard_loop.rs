@@ -5,10 +5,13 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::support::disks::{self, Image, Loop, Mount, forced, pipe, plain, refusal, require, run};
+use crate::support::disks::{
+    self, Image, Loop, Mount, forced, name_of, pipe, plain, refusal, require, run, user_of,
+    writable,
+};
 use lumpscope_engine::Layout;
 use lumpscope_engine::create::format;
-use lumpscope_engine::guard::{FormatError, SignatureKind, User};
+use lumpscope_engine::guard::{FormatError, Signature, SignatureKind, User};
 use lumpscope_engine::layout::{LayoutError, detect_path};
 use lumpscope_engine::units::ByteOffset;
 
@@ -22,10 +25,11 @@ fn assert_signature(image: &Image, kind: &str, class: SignatureKind, offset: u64
             panic!("{kind}: refused for another reason: {error}")
         };
         let place = Some(ByteOffset(offset));
-        let named = found
-            .iter()
-            .any(|s| s.kind == kind && s.class == class && s.offset == place);
-        assert!(named, "{kind} at {offset} is not in: {error}");
+        let is_it = |s: &Signature| s.kind == kind && s.class == class && s.offset == place;
+        assert!(
+            found.iter().any(is_it),
+            "{kind} at {offset} is not in: {error}"
+        );
         assert!(error.to_string().contains(kind), "{error}");
     };
     check(&image.path());
@@ -35,10 +39,7 @@ fn assert_signature(image: &Image, kind: &str, class: SignatureKind, offset: u64
     else {
         panic!("{kind} was taken for a store")
     };
-    assert!(
-        found.iter().any(|signature| signature.kind == kind),
-        "{found:?}"
-    );
+    assert!(found.iter().any(|s| s.kind == kind), "{found:?}");
     assert_forced(&device);
 }
 
@@ -47,19 +48,14 @@ fn assert_forced(device: &Loop) {
     let report = format(device.path(), &forced()).expect("forced");
     assert!(!report.erased.is_empty());
     let detected = detect_path(device.path()).expect("a store");
-    assert_eq!(
-        (detected.layout, detected.geometry),
-        (Layout::Minfs, report.geometry)
-    );
+    assert_eq!(detected.layout, Layout::Minfs);
+    assert_eq!(detected.geometry, report.geometry);
     let FormatError::Signatures { found, .. } =
         format(device.path(), &plain()).expect_err("a store is there")
     else {
         panic!("refused for another reason")
     };
-    let left: Vec<&str> = found
-        .iter()
-        .map(|signature| signature.kind.as_str())
-        .collect();
+    let left: Vec<&str> = found.iter().map(|s| s.kind.as_str()).collect();
     assert_eq!(left, ["minfs", "lusf"], "something of the old is left");
 }
 
@@ -76,32 +72,28 @@ fn ext2_and_ext4() {
 #[test]
 fn xfs() {
     require!("mkfs.xfs");
-    let image = Image::new(320 * MIB);
-    run("mkfs.xfs", &[Path::new("-qf"), &image.path()]);
+    let image = Image::made(320 * MIB, "mkfs.xfs", "-qf");
     assert_signature(&image, "xfs", SignatureKind::FileSystem, 0);
 }
 
 #[test]
 fn btrfs() {
     require!("mkfs.btrfs");
-    let image = Image::new(128 * MIB);
-    run("mkfs.btrfs", &[Path::new("-qf"), &image.path()]);
+    let image = Image::made(128 * MIB, "mkfs.btrfs", "-qf");
     assert_signature(&image, "btrfs", SignatureKind::FileSystem, 65_600);
 }
 
 #[test]
 fn vfat() {
     require!("mkfs.vfat");
-    let image = Image::new(64 * MIB);
-    run("mkfs.vfat", &[Path::new("-F32"), &image.path()]);
+    let image = Image::made(64 * MIB, "mkfs.vfat", "-F32");
     assert_signature(&image, "vfat", SignatureKind::FileSystem, 82);
 }
 
 #[test]
 fn swap_space() {
     require!("mkswap");
-    let image = Image::new(16 * MIB);
-    run("mkswap", &[Path::new("-q"), &image.path()]);
+    let image = Image::made(16 * MIB, "mkswap", "-q");
     assert_signature(&image, "swap", SignatureKind::Other, 4086);
 }
 
@@ -112,13 +104,8 @@ fn a_physical_volume_of_lvm() {
     {
         let device = image.attach(&[]);
         let all = r#"devices { use_devicesfile=0 filter=["a|.*|"] }"#;
-        let all = [
-            Path::new("--yes"),
-            Path::new("--config"),
-            Path::new(all),
-            device.path(),
-        ];
-        run("pvcreate", &all);
+        let all = ["--yes", "--config", all].map(Path::new);
+        run("pvcreate", &[&all[..], &[device.path()]].concat());
     }
     assert_signature(&image, "LVM2_member", SignatureKind::Raid, 536);
 }
@@ -129,12 +116,8 @@ fn luks() {
     let image = Image::new(32 * MIB);
     let path = image.path();
     let path = path.to_str().expect("a path of ASCII letters");
-    let quick = [
-        "--batch-mode",
-        "--pbkdf=pbkdf2",
-        "--pbkdf-force-iterations=1000",
-    ];
-    let arguments = [&["luksFormat"], &quick[..], &[path, "-"]].concat();
+    let quick = "luksFormat --batch-mode --pbkdf=pbkdf2 --pbkdf-force-iterations=1000";
+    let arguments: Vec<&str> = quick.split(' ').chain([path, "-"]).collect();
     pipe("cryptsetup", &arguments, "a key").expect("encrypted");
     assert_signature(&image, "crypto_LUKS", SignatureKind::Crypto, 0);
 }
@@ -144,10 +127,7 @@ fn luks() {
 fn a_member_of_a_raid() {
     require!();
     let image = Image::new(16 * MIB);
-    let file = File::options()
-        .write(true)
-        .open(image.path())
-        .expect("opened");
+    let file = writable(&image.path());
     let mut superblock = [0_u8; 256];
     superblock[0..4].copy_from_slice(&0xA92B_4EFC_u32.to_le_bytes());
     superblock[4..8].copy_from_slice(&1_u32.to_le_bytes());
@@ -172,14 +152,11 @@ fn a_device_of_zfs() {
     require!();
     let len = 64 * MIB;
     let image = Image::new(len);
-    let file = File::options()
-        .write(true)
-        .open(image.path())
-        .expect("opened");
+    let file = writable(&image.path());
     for label in [0, MIB / 4, len - MIB / 2, len - MIB / 4] {
         for uberblock in 0..16 {
-            let magic = 0x00BA_B10C_u64.to_le_bytes();
-            file.write_all_at(&magic, label + MIB / 8 + uberblock * 1024)
+            let (magic, at) = (0x00BA_B10C_u64, label + MIB / 8 + uberblock * 1024);
+            file.write_all_at(&magic.to_le_bytes(), at)
                 .expect("written");
         }
     }
@@ -201,10 +178,7 @@ fn a_gpt_of_which_only_the_backup_is_left() {
     require!("sfdisk");
     let image = Image::new(16 * MIB);
     partition(&image, "gpt");
-    let file = File::options()
-        .write(true)
-        .open(image.path())
-        .expect("opened");
+    let file = writable(&image.path());
     file.write_all_at(&[0; 4096], 0).expect("written");
     assert_signature(&image, "gpt", SignatureKind::PartitionTable, 16 * MIB - 512);
 }
@@ -216,25 +190,13 @@ fn partitions_that_only_the_kernel_still_knows() {
     partition(&image, "dos");
     let device = image.attach(&["--partscan"]);
     let partition = device.partition(2048, 16384);
-    let file = File::options()
-        .write(true)
-        .open(device.path())
-        .expect("opened");
+    let file = writable(device.path());
     file.write_all_at(&[0; 512], 0).expect("written");
     file.sync_all().expect("written");
     // While somebody holds the partition, force does not help.
     let exclusive = exclusively(&partition).expect("unused");
     let error = refusal(&image, device.path(), &forced());
-    assert!(
-        matches!(
-            &error,
-            FormatError::InUse {
-                by: User::Exclusive,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(user_of(&error), User::Exclusive), "{error}");
     drop(exclusive);
     let error = refusal(&image, device.path(), &plain());
     assert!(
@@ -242,11 +204,8 @@ fn partitions_that_only_the_kernel_still_knows() {
         "{error}"
     );
     format(device.path(), &forced()).expect("forced");
-    let name = partition.file_name().expect("a name");
-    assert!(
-        !Path::new("/sys/class/block").join(name).exists(),
-        "the partition is still there"
-    );
+    let node = Path::new("/sys/class/block").join(name_of(&partition));
+    assert!(!node.exists(), "the partition is still there");
 }
 
 fn exclusively(device: &Path) -> std::io::Result<File> {
@@ -257,8 +216,7 @@ fn exclusively(device: &Path) -> std::io::Result<File> {
 #[test]
 fn a_mounted_device_and_a_mounted_partition() {
     require!("mkfs.ext4", "sfdisk", "addpart", "mount");
-    let image = Image::new(32 * MIB);
-    run("mkfs.ext4", &[Path::new("-qF"), &image.path()]);
+    let image = Image::made(32 * MIB, "mkfs.ext4", "-qF");
     let device = image.attach(&[]);
     let mount = Mount::new(device.path(), image.mount_point());
     for options in [plain(), forced()] {
@@ -277,21 +235,16 @@ fn a_mounted_device_and_a_mounted_partition() {
     run("mkfs.ext4", &[Path::new("-qF"), &partition]);
     let _mount = Mount::new(&partition, image.mount_point());
     let error = refusal(&image, device.path(), &forced());
-    let name = partition
-        .file_name()
-        .and_then(|name| name.to_str())
-        .expect("a name");
-    assert!(
-        matches!(&error, FormatError::Mounted { device, .. } if device == name),
-        "{error}"
-    );
+    let FormatError::Mounted { device, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(device, name_of(&partition));
 }
 
 #[test]
 fn a_mounted_btrfs_which_hides_its_device_number() {
     require!("mkfs.btrfs", "mount");
-    let image = Image::new(128 * MIB);
-    run("mkfs.btrfs", &[Path::new("-qf"), &image.path()]);
+    let image = Image::made(128 * MIB, "mkfs.btrfs", "-qf");
     let device = image.attach(&[]);
     if let Err(error) = disks::try_run("mount", &[device.path(), &image.mount_point()]) {
         return lumpscope_needs::missing(&format!("no btrfs in this kernel: {error}"));
@@ -314,33 +267,16 @@ fn a_device_that_somebody_holds() {
     let _holder = exclusively(device.path()).expect("unused");
     for options in [plain(), forced()] {
         let error = refusal(&image, device.path(), &options);
-        assert!(
-            matches!(
-                &error,
-                FormatError::InUse {
-                    by: User::Exclusive,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(user_of(&error), User::Exclusive), "{error}");
     }
 }
 
 /// Active swap space; switched off on drop.
-struct Swap<'a> {
-    device: &'a Path,
-}
-
-impl<'a> Swap<'a> {
-    fn new(device: &'a Path) -> Result<Self, String> {
-        disks::try_run("swapon", &[device]).map(|_| Self { device })
-    }
-}
+struct Swap<'a>(&'a Path);
 
 impl Drop for Swap<'_> {
     fn drop(&mut self) {
-        if let Err(error) = disks::try_run("swapoff", &[self.device]) {
+        if let Err(error) = disks::try_run("swapoff", &[self.0]) {
             disks::say(&error);
         }
     }
@@ -349,23 +285,17 @@ impl Drop for Swap<'_> {
 #[test]
 fn active_swap() {
     require!("mkswap", "swapon");
-    let image = Image::new(16 * MIB);
-    run("mkswap", &[Path::new("-q"), &image.path()]);
+    let image = Image::made(16 * MIB, "mkswap", "-q");
     let device = image.attach(&[]);
-    let swap = match Swap::new(device.path()) {
-        Ok(swap) => swap,
-        Err(error) => {
-            return lumpscope_needs::missing(&format!("no swap in this kernel: {error}"));
-        }
-    };
+    if let Err(error) = disks::try_run("swapon", &[device.path()]) {
+        return lumpscope_needs::missing(&format!("no swap in this kernel: {error}"));
+    }
+    let swap = Swap(device.path());
     // The kernel may write pages there at any time, but never to the first one.
     let header = || std::fs::read(image.path()).expect("read")[..4096].to_vec();
     let before = header();
     let error = format(device.path(), &forced()).expect_err("must be refused");
-    assert!(
-        matches!(&error, FormatError::InUse { by: User::Swap, .. }),
-        "{error}"
-    );
+    assert!(matches!(user_of(&error), User::Swap), "{error}");
     assert_eq!(header(), before, "the header of the swap space changed");
     drop(swap);
 }
@@ -376,19 +306,12 @@ fn a_file_behind_a_loop_device_and_a_device_behind_another() {
     let image = Image::new(16 * MIB);
     let device = image.attach(&[]);
     let error = refusal(&image, &image.path(), &forced());
-    let name = device
-        .path()
-        .file_name()
-        .and_then(|name| name.to_str())
-        .expect("a name");
-    assert!(
-        matches!(&error, FormatError::InUse { by: User::Loop { name: found }, .. } if found == name),
-        "{error}"
-    );
-    let upper = run(
-        "losetup",
-        &[Path::new("--find"), Path::new("--show"), device.path()],
-    );
+    let User::Loop { name } = user_of(&error) else {
+        panic!("{error}")
+    };
+    assert_eq!(name, name_of(device.path()));
+    let find = ["--find", "--show"].map(Path::new);
+    let upper = run("losetup", &[&find[..], &[device.path()]].concat());
     let error = format(device.path(), &forced());
     run("losetup", &["--detach", &upper]);
     assert!(matches!(error, Err(FormatError::InUse { .. })), "{error:?}");

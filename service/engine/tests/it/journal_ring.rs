@@ -1,7 +1,7 @@
 //! Tiny journals: the ring goes round hundreds of times, runs full, and never refuses a delete.
 
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, delete, get, put, try_put};
+use crate::support::{Shape, content, delete, embedded_if, get, put, try_put};
 use lumpscope_engine::format::Portion;
 use lumpscope_engine::format::record::{EmbeddedData, Record};
 use lumpscope_engine::units::{BlockCount, BlockIndex};
@@ -10,46 +10,28 @@ use lumpscope_engine::{Error, LumpId, Placement};
 #[test]
 fn the_ring_goes_round_hundreds_of_times() {
     for (block_size, ring_blocks, embedded_len) in [(512, 8, 200), (1536, 4, 700), (4096, 2, 900)] {
-        let shape = Shape {
-            block_size,
-            ring_blocks,
-            data_blocks: 400,
-        };
+        let shape = Shape::new(block_size, ring_blocks, 400);
         let disk = SimDisk::new(shape.image());
         let mut store = disk.open().unwrap();
         let mut random = Random(7);
         let mut versions = [None; 24];
         let value = |id: u128, version: u64| {
-            let len = if id == 0 {
-                embedded_len
-            } else {
-                10 + (version as usize % 900)
-            };
-            content(id, version, len)
+            let len = 10 + (version as usize % 900);
+            content(id, version, if id == 0 { embedded_len } else { len })
         };
-        let rounds = 300 * shape.ring_blocks * u64::from(block_size) / 28;
+        let rounds = 300 * shape.ring_blocks as usize * usize::from(block_size) / 28;
         let (mut bytes, mut at) = (0, 0);
         while bytes < rounds * 28 {
             at += 1;
             let id = random.below(versions.len());
-            let placement = if id == 0 {
-                Placement::Embedded
-            } else {
-                Placement::Data
-            };
+            let placement = embedded_if(id == 0);
             try_put(&store, id as u128, &value(id as u128, at), placement).unwrap();
-            bytes += if id == 0 {
-                23 + embedded_len as u64
-            } else {
-                28
-            };
+            bytes += if id == 0 { 23 + embedded_len } else { 28 };
             versions[id] = Some(at);
             if random.below(40) == 0 {
                 let gone = random.below(versions.len());
-                assert_eq!(
-                    delete(&store, gone as u128),
-                    versions[gone].take().is_some()
-                );
+                let existed = versions[gone].take().is_some();
+                assert_eq!(delete(&store, gone as u128), existed);
             }
             if random.below(2000) == 0 {
                 store.close().unwrap();
@@ -68,11 +50,7 @@ fn the_ring_goes_round_hundreds_of_times() {
 #[test]
 fn a_full_journal_takes_deletes_and_then_puts() {
     for shuffle in [None, Some(5)] {
-        let shape = Shape {
-            block_size: 512,
-            ring_blocks: 24,
-            data_blocks: 4000,
-        };
+        let shape = Shape::new(512, 24, 4000);
         let mut disk = SimDisk::new(shape.image());
         disk.shuffle = shuffle;
         let store = disk.open().unwrap();
@@ -102,11 +80,7 @@ fn a_full_journal_takes_deletes_and_then_puts() {
 
 #[test]
 fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 24,
-        data_blocks: 4000,
-    };
+    let shape = Shape::new(512, 24, 4000);
     let disk = SimDisk::new(shape.image());
     let store = disk.open().unwrap();
     let mut ids = 0;
@@ -120,10 +94,8 @@ fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
         put(&store, id, &content(id, version, 30));
     }
     let stats = store.stats();
-    assert!(
-        stats.gc_relocated > 1000 && stats.header_writes > 50,
-        "{stats:?}"
-    );
+    assert!(stats.gc_relocated > 1000, "{stats:?}");
+    assert!(stats.header_writes > 50, "{stats:?}");
     // Nothing is gained by going on, so it rests.
     let (before, _) = (store.stats().header_writes, store.sync().unwrap());
     store.sync().unwrap();
@@ -132,31 +104,24 @@ fn overwrites_of_a_nearly_full_journal_go_on_for_ever() {
 
 #[test]
 fn a_full_data_region_takes_deletes_and_then_puts() {
-    let disk = SimDisk::new(
-        Shape {
-            block_size: 512,
-            ring_blocks: 24,
-            data_blocks: 100,
-        }
-        .image(),
-    );
+    let disk = SimDisk::new(Shape::new(512, 24, 100).image());
     let store = disk.open().unwrap();
     for id in 0..50 {
         put(&store, id, &content(id, 1, 900));
     }
-    match try_put(&store, 99, b"x", Placement::Data) {
-        Err(Error::StoreFull {
-            needed: 512,
-            free: 0,
-            largest: 0,
-        }) => {}
-        other => panic!("{other:?}"),
-    }
     // An overwrite needs new blocks too; refused, it leaves the old lump alone.
-    assert!(matches!(
-        try_put(&store, 7, b"x", Placement::Data),
-        Err(Error::StoreFull { .. })
-    ));
+    for id in [99, 7] {
+        let refused = try_put(&store, id, b"x", Placement::Data);
+        let Err(Error::StoreFull {
+            needed,
+            free,
+            largest,
+        }) = refused
+        else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((needed, free, largest), (512, 0, 0));
+    }
     assert_eq!(get(&store, 7), Some(content(7, 1, 900)));
     for version in 2..200 {
         let id = u128::from(version) * 3 % 50;
@@ -164,29 +129,19 @@ fn a_full_data_region_takes_deletes_and_then_puts() {
         assert!(put(&store, id, &content(id, version, 1000)).created);
     }
     let stats = store.stats();
-    assert_eq!(
-        (stats.data_used_bytes, stats.free_extents),
-        (stats.data_capacity_bytes, 0)
-    );
+    assert_eq!(stats.data_used_bytes, stats.data_capacity_bytes);
+    assert_eq!(stats.free_extents, 0);
 }
 
 /// Another engine may leave its `EndOfRecords` across a boundary of two sectors.
 #[test]
 fn a_journal_that_ends_across_a_sector_boundary_is_continued() {
     for tail in 500..=520 {
-        let shape = Shape {
-            block_size: 512,
-            ring_blocks: 12,
-            data_blocks: 100,
-        };
+        let shape = Shape::new(512, 12, 100);
         let mut image = shape.image();
         let bytes = content(9, 9, tail - 23);
-        let data = EmbeddedData::new(&bytes).unwrap();
-        let mut ring = Record::Embed {
-            id: LumpId(9),
-            data,
-        }
-        .to_bytes();
+        let (id, data) = (LumpId(9), EmbeddedData::new(&bytes).unwrap());
+        let mut ring = Record::Embed { id, data }.to_bytes();
         assert_eq!(ring.len(), tail);
         Record::EndOfRecords.encode_into(&mut ring);
         image[1024..1024 + ring.len()].copy_from_slice(&ring);
@@ -202,11 +157,7 @@ fn a_journal_that_ends_across_a_sector_boundary_is_continued() {
 
 #[test]
 fn a_journal_that_cannot_be_replayed_is_refused_with_its_position() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 4,
-        data_blocks: 100,
-    };
+    let shape = Shape::new(512, 4, 100);
     let portion = |start, len| Portion::new(BlockIndex(start), BlockCount(len)).unwrap();
     let put = |id, start, len| Record::Put {
         id: LumpId(id),
@@ -214,11 +165,7 @@ fn a_journal_that_cannot_be_replayed_is_refused_with_its_position() {
     };
     let end = Record::EndOfRecords;
     let cases: [(&str, &[Record<'_>], u64); 4] = [
-        (
-            "outside the region",
-            &[put(1, 0, 5), put(2, 99, 2), end],
-            28,
-        ),
+        ("outside", &[put(1, 0, 5), put(2, 99, 2), end], 28),
         ("no end", &[put(1, 0, 5)], 28),
         ("a second round", &[Record::GoToFront, end], 0),
         ("overlap", &[put(1, 0, 5), put(2, 4, 1), end], u64::MAX),
@@ -230,10 +177,8 @@ fn a_journal_that_cannot_be_replayed_is_refused_with_its_position() {
         image[1024..1024 + bytes.len()].copy_from_slice(&bytes);
         match SimDisk::new(image).open() {
             Err(Error::CorruptJournal { ring_position, .. }) if ring_position == position => {}
-            Err(Error::Corrupt {
-                what: "the data region",
-                ..
-            }) if position == u64::MAX => {}
+            Err(Error::Corrupt { what: region, .. })
+                if position == u64::MAX && region == "the data region" => {}
             other => panic!("{what}: {other:?}"),
         }
     }
@@ -246,11 +191,9 @@ fn a_journal_that_cannot_be_replayed_is_refused_with_its_position() {
     // A device that is smaller than its store.
     let mut image = shape.image();
     image.truncate(512 * 80);
-    assert!(matches!(
-        SimDisk::new(image).open(),
-        Err(Error::Corrupt {
-            what: "the header",
-            ..
-        })
-    ));
+    let refused = SimDisk::new(image).open();
+    let Err(Error::Corrupt { what, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(what, "the header");
 }

@@ -9,11 +9,7 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::{CommitMode, LumpRange, Store};
 
 const SECTOR: usize = 512;
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 40,
-    data_blocks: 800,
-};
+const SHAPE: Shape = Shape::new(512, 40, 800);
 
 type Lumps = BTreeMap<u128, Vec<u8>>;
 
@@ -77,10 +73,8 @@ fn stale_sectors(commit: CommitMode, rounds: u64, changes: u128) {
             }
         }
     }
-    assert!(
-        tried >= 4 && refused > 0,
-        "{tried} tried, {refused} refused"
-    );
+    assert!(tried >= 4, "{tried} tried, {refused} refused");
+    assert!(refused > 0, "{tried} tried, {refused} refused");
 }
 
 #[test]

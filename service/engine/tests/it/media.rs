@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::disks::{Image, Mount, forced, plain, require, run, try_run};
-use crate::support::options;
+use crate::support::{but, options};
 use lumpscope_engine::Store;
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::guard::{FormatError, VolatileMedium};
@@ -13,10 +13,7 @@ use lumpscope_engine::guard::{FormatError, VolatileMedium};
 const MIB: u64 = 1024 * 1024;
 
 fn sized() -> CreateOptions<'static> {
-    CreateOptions {
-        capacity: Some(4 * MIB),
-        ..plain()
-    }
+    but(plain(), |it| it.capacity = Some(4 * MIB))
 }
 
 /// Refused, `--force` or not; made with `--volatile`; and the store says where it is.
@@ -25,17 +22,14 @@ fn assert_volatile(path: &Path, medium: VolatileMedium) {
     for force in [false, true] {
         let options = CreateOptions { force, ..sized() };
         let error = format(path, &options).expect_err("it does not last");
-        assert!(
-            matches!(&error, FormatError::Volatile { medium: found, .. } if *found == medium),
-            "{error}"
-        );
+        let FormatError::Volatile { medium: found, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*found, medium);
         assert!(error.to_string().contains("--volatile"), "{error}");
         assert_eq!(path.exists(), existed, "{}", path.display());
     }
-    let options = CreateOptions {
-        volatile: true,
-        ..sized()
-    };
+    let options = but(sized(), |it| it.volatile = true);
     let made = format(path, &options).expect("asked for");
     assert_eq!(made.volatile, Some(medium));
     let store = Store::open(path, crate::support::options()).expect("it opens");
@@ -48,10 +42,7 @@ fn a_misspelt_device_does_not_become_a_file_in_memory() {
     require!();
     for name in ["/dev/lumpscope-none", "/dev/./lumpscope-none"] {
         for options in [plain(), forced(), sized()] {
-            let options = CreateOptions {
-                volatile: true,
-                ..options
-            };
+            let options = but(options, |it| it.volatile = true);
             let error = format(Path::new(name), &options).expect_err("there is none");
             let wanted = format!("there is no device {name}; lsblk lists them");
             assert_eq!(error.to_string(), wanted);
@@ -61,19 +52,11 @@ fn a_misspelt_device_does_not_become_a_file_in_memory() {
     // What an earlier version has made there.
     let left = Path::new("/dev/lumpscope-left-behind");
     fs::write(left, [0; 4096]).unwrap();
-    let error = format(
-        left,
-        &CreateOptions {
-            volatile: true,
-            ..forced()
-        },
-    );
+    let error = format(left, &but(forced(), |it| it.volatile = true));
     let len = fs::metadata(left).unwrap().len();
     fs::remove_file(left).unwrap();
-    assert!(
-        matches!(&error, Err(FormatError::NoDevice { .. })),
-        "{error:?}"
-    );
+    let is_it = matches!(&error, Err(FormatError::NoDevice { .. }));
+    assert!(is_it, "{error:?}");
     assert_eq!(len, 4096);
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::support::sim::SimDisk;
-use crate::support::{Shape, content, ctx, disk_dir, get, options, store_file, try_put};
+use crate::support::{
+    Shape, content, ctx, disk_dir, embedded_if, get, options, store_file, try_put,
+};
 use lumpscope_engine::{Durability, Error, IoBackendChoice, LumpId, LumpRange, Placement, Store};
 use proptest::prelude::*;
 
@@ -72,11 +74,7 @@ fn put(store: &Store, model: &mut Model, op: &ModelOp, version: u64) {
     let (id, bytes) = (u128::from(id), content(id.into(), version, len));
     let mut buf = store.lump_buf(len as u64).unwrap();
     buf.extend(&bytes).unwrap();
-    let placement = if embedded {
-        Placement::Embedded
-    } else {
-        Placement::Data
-    };
+    let placement = embedded_if(embedded);
     match store.put(ctx(), LumpId(id), buf, placement, durability(journaled)) {
         Ok(outcome) => {
             assert_eq!(outcome.created, model.insert(id, bytes).is_none(), "{op:?}");
@@ -147,16 +145,11 @@ fn run(ops: &[ModelOp], open: impl Fn() -> Store) {
     drop(store);
     let store = open();
     for id in 0..24 {
-        assert_eq!(
-            get(&store, id),
-            model.get(&id).cloned(),
-            "at the end, lump {id}"
-        );
+        let expected = model.get(&id).cloned();
+        assert_eq!(get(&store, id), expected, "at the end, lump {id}");
     }
-    assert_eq!(
-        store.usage(LumpRange::ALL).unwrap().lumps,
-        model.len() as u64
-    );
+    let expected = model.len() as u64;
+    assert_eq!(store.usage(LumpRange::ALL).unwrap().lumps, expected);
 }
 
 proptest! {
@@ -199,14 +192,7 @@ proptest! {
 
 #[test]
 fn an_id_at_the_end_of_all_ids_works() {
-    let disk = SimDisk::new(
-        Shape {
-            block_size: 512,
-            ring_blocks: 8,
-            data_blocks: 20,
-        }
-        .image(),
-    );
+    let disk = SimDisk::new(Shape::new(512, 8, 20).image());
     let store = disk.open().unwrap();
     try_put(&store, u128::MAX, b"last", Placement::Data).unwrap();
     let all = store

@@ -9,20 +9,18 @@ use std::thread::{self, Thread};
 
 use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
-use crate::support::stepped::{self, Stepped, answer};
-use crate::support::{Shape, content, ctx, disk_dir, put, store_file, try_put};
+use crate::support::stepped::{self, Stepped};
+use crate::support::{
+    Shape, but, content, ctx, ctx_of, disk_dir, options, put, store_file, try_put,
+};
 use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
 use lumpscope_engine::{
     Durability, Error, IoDeclaration, IoOp, IoPurpose, IoSink, LumpData, LumpId, OnDone, Opened,
-    Placement, RequestCtx, RequestId, Rest, Store, StoreOptions,
+    Placement, RequestCtx, RequestId, Rest, Store,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 40,
-    data_blocks: 4000,
-};
+const SHAPE: Shape = Shape::new(4096, 40, 4000);
 
 /// Waits for what is handed over.
 fn wait<T: Send + 'static>(
@@ -76,10 +74,9 @@ fn check(store: &Store, id: u128, bytes: &[u8], range: Range<u64>, verified: boo
     let opened = open(store, id, range.start, range.end - range.start).unwrap();
     let end = range.end.min(bytes.len() as u64);
     let (from, to) = (range.start as usize, end as usize);
-    assert_eq!(
-        (opened.offset, opened.length, opened.total_length),
-        (range.start, end - range.start, bytes.len() as u64)
-    );
+    assert_eq!(opened.offset, range.start);
+    assert_eq!(opened.length, end - range.start);
+    assert_eq!(opened.total_length, bytes.len() as u64);
     let whole = verified && to - from == bytes.len();
     assert_eq!(opened.crc32c, whole.then(|| crc32c::of(bytes)));
     assert_eq!(opened.first.verified, verified);
@@ -124,10 +121,8 @@ fn any_part_of_any_lump_comes_as_it_was_put() {
             store.close().unwrap();
             store = disk.open().unwrap();
         }
-        assert!(matches!(
-            open(&store, 1000, 0, 1),
-            Err(Error::NotFound { .. })
-        ));
+        let missing = open(&store, 1000, 0, 1);
+        assert!(matches!(missing, Err(Error::NotFound { .. })));
         assert_eq!(store.stats().checksum_failures, 0);
         assert_eq!(store.stats().buffer_get_bytes, 0);
     }
@@ -262,10 +257,7 @@ fn a_store_that_closes_ends_what_is_open() {
 }
 
 fn stepped(budget: u64) -> Stepped {
-    let options = StoreOptions {
-        buffer_budget: budget,
-        ..StoreOptions::new("test")
-    };
+    let options = but(options(), |it| it.buffer_budget = budget);
     let disk = stepped::disk(2000, 200_000, stepped::steady(100_000, 100_000));
     Stepped::open(disk, options)
 }
@@ -293,10 +285,7 @@ fn a_large_lump_takes_the_memory_of_its_pieces() {
     let mut it = stepped(24 << 20);
     let len = 16 << 20;
     it.put(1, len, Placement::Data);
-    let (done, opened) = answer();
-    it.store
-        .submit_open(ctx(), LumpId(1), (0, u64::MAX), done)
-        .unwrap();
+    let opened = it.submit_open(1, ctx());
     let opened = it.wait(&opened).unwrap();
     let mut got = opened.first.to_vec();
     let mut before = opened.first;
@@ -319,10 +308,7 @@ fn a_large_lump_takes_the_memory_of_its_pieces() {
 fn pieces_are_read_ahead_of_their_reader_and_not_far() {
     let mut it = stepped(1 << 30);
     it.put(1, 16 << 20, Placement::Data);
-    let (done, opened) = answer();
-    it.store
-        .submit_open(ctx(), LumpId(1), (0, u64::MAX), done)
-        .unwrap();
+    let opened = it.submit_open(1, ctx());
     let mut rest = it.wait(&opened).unwrap().rest.unwrap();
     for taken in 1..=7 {
         it.settle();
@@ -345,11 +331,7 @@ fn many_lumps_that_are_open_share_little_memory() {
     }
     let mut opening: Vec<_> = (0..24)
         .map(|at| {
-            let (done, opened) = answer();
-            let whole = (0, u64::MAX);
-            it.store
-                .submit_open(ctx(), LumpId(at % 3), whole, done)
-                .unwrap();
+            let opened = it.submit_open(at % 3, ctx());
             (at % 3, opened)
         })
         .collect();
@@ -394,10 +376,7 @@ fn pieces_have_the_deadline_of_their_lump_and_no_limit_of_their_own() {
         max_queue_len: Some(0),
         ..ctx()
     };
-    let (done, opened) = answer();
-    it.store
-        .submit_open(ctx, LumpId(1), (0, u64::MAX), done)
-        .unwrap();
+    let opened = it.submit_open(1, ctx);
     let mut rest = it.wait(&opened).unwrap().rest.unwrap();
     // Somebody waits, and the piece is not refused for it.
     let waiting = it.submit_get(1);
@@ -435,24 +414,15 @@ fn every_read_of_a_lump_is_declared_for_its_request() {
     let path = store_file(&dir, SHAPE);
     let reads = Arc::new(Reads::default());
     let sink: Arc<dyn IoSink> = Arc::clone(&reads) as _;
-    let options = StoreOptions {
-        io_sink: Some(sink),
-        ..StoreOptions::new("test")
-    };
+    let options = but(options(), |it| it.io_sink = Some(sink));
     let store = Store::open(&path, options).unwrap();
     put(&store, 1, &content(1, 1, 8 << 20));
-    let mine = RequestCtx {
-        id: RequestId(77),
-        ..RequestCtx::default()
-    };
+    let mine = ctx_of(77);
     let opened = wait(|done| store.submit_open(mine, LumpId(1), (0, u64::MAX), done));
     read_rest(&mut opened.unwrap().rest.unwrap()).2.unwrap();
     let mut declared = reads.0.lock().unwrap().clone();
-    assert!(
-        declared
-            .iter()
-            .all(|(requests, ..)| *requests == [RequestId(77)])
-    );
+    let mut of = declared.iter().map(|(requests, ..)| requests);
+    assert!(of.all(|requests| *requests == [RequestId(77)]));
     // Each block once: those of the payload in pieces, and the one with the checksums.
     declared.sort_unstable_by_key(|(_, offset, _)| *offset);
     let lens: Vec<u64> = declared.iter().map(|(.., len)| len >> 10).collect();

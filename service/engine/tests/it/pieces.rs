@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::support::sim::{Random, SimDisk};
 use crate::support::stepped::{self, Stepped, answer};
-use crate::support::{Shape, content, ctx, disk_dir, get, put, store_file};
+use crate::support::{Shape, but, content, ctx, disk_dir, get, options, put, store_file};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::crc32c;
 use lumpscope_engine::device::sim::{Fault, FaultKind};
@@ -17,11 +17,7 @@ use lumpscope_engine::{
     StoreOptions,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 40,
-    data_blocks: 4000,
-};
+const SHAPE: Shape = Shape::new(4096, 40, 4000);
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
@@ -64,10 +60,7 @@ fn they_are_as_they_were_written() {
     for (unit, commit) in [(512, CommitMode::Ordered), (4096, CommitMode::Runs)] {
         let mut disk = SimDisk::new(SHAPE.image());
         disk.unit = unit;
-        let options = StoreOptions {
-            commit,
-            ..StoreOptions::new("test")
-        };
+        let options = but(options(), |it| it.commit = commit);
         let store = Store::open_on(disk.device(), options.clone()).unwrap();
         // The trailer alone is the last piece, or the last piece is as long as it can be.
         let lens = [
@@ -85,11 +78,8 @@ fn they_are_as_they_were_written() {
             let part = 1 + random.below(600 * KIB);
             let outcome = put_in_parts(&store, id, &bytes, part).unwrap();
             assert!(outcome.created);
-            assert_eq!(
-                get(&store, id).as_deref(),
-                Some(&bytes[..]),
-                "{len} in {part}"
-            );
+            let expected = Some(&bytes[..]);
+            assert_eq!(get(&store, id).as_deref(), expected, "{len} in {part}");
         }
         assert_eq!(store.stats().buffer_used_bytes, 0);
         store.close().unwrap();
@@ -106,16 +96,10 @@ fn too_many_bytes_and_too_few_are_refused() {
     let bytes = content(1, 1, 2 * MIB);
     let mut buf = begin(&store, 1, 2 * MIB - 1).unwrap();
     let long = block_on(buf.write(&bytes));
-    assert!(
-        matches!(long, Err(Error::LengthMismatch { .. })),
-        "{long:?}"
-    );
+    assert!(matches!(long, Err(Error::LengthMismatch { .. })));
     block_on(buf.write(&bytes[..MIB])).unwrap();
     let short = store.put_with(ctx(), LumpId(1), buf, PutOptions::default());
-    assert!(
-        matches!(short, Err(Error::LengthMismatch { .. })),
-        "{short:?}"
-    );
+    assert!(matches!(short, Err(Error::LengthMismatch { .. })));
     assert_eq!(get(&store, 1), None);
 }
 
@@ -129,9 +113,8 @@ type Filling = Pin<Box<dyn Future<Output = Result<LumpBuf, Error>>>>;
 
 fn fill(it: &Stepped, (id, len): (u128, usize), ctx: RequestCtx) -> Filling {
     let lump = (LumpId(id), len as u64);
-    let buf = it
-        .store
-        .lump_buf_in_pieces(ctx, lump, PutCondition::IfAbsent);
+    let absent = PutCondition::IfAbsent;
+    let buf = it.store.lump_buf_in_pieces(ctx, lump, absent);
     let bytes = content(id, 1, len);
     Box::pin(async move {
         let mut buf = buf?;
@@ -144,9 +127,8 @@ fn fill(it: &Stepped, (id, len): (u128, usize), ctx: RequestCtx) -> Filling {
 
 fn poll(it: &Stepped, filling: &mut Filling) -> Poll<Result<LumpBuf, Error>> {
     let _time = virtual_time(it.disk.now_ns());
-    filling
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()))
+    let mut context = Context::from_waker(Waker::noop());
+    filling.as_mut().poll(&mut context)
 }
 
 /// Goes on until the buffer is full, or cannot be filled.
@@ -203,11 +185,7 @@ fn a_lump_of_any_size_takes_little_memory() {
     assert_eq!(most, it.store.pieces_memory());
     let (times, waited_ns) = buf.piece_times().unwrap();
     assert!(times.data_ns > 0 && waited_ns > 0);
-    let (done, answer) = answer();
-    it.store
-        .submit_put_with(ctx(), LumpId(1), buf, PutOptions::default(), done)
-        .unwrap();
-    assert!(it.wait(&answer).unwrap().created);
+    assert!(put_buf(&mut it, buf).unwrap().created);
     it.model.insert(1, content(1, 1, 30 * MIB));
     it.check_all();
 }
@@ -269,10 +247,7 @@ fn a_store_that_closes_ends_what_comes_in() {
 #[test]
 fn a_place_that_is_refused_is_left_by_the_next_put() {
     for (commit, last) in [(CommitMode::Ordered, false), (CommitMode::Runs, true)] {
-        let mut it = open_stepped(StoreOptions {
-            commit,
-            ..StoreOptions::new("test")
-        });
+        let mut it = open_stepped(but(options(), |it| it.commit = commit));
         let len = 2 * MIB;
         let data = (2 + 2000) * 512_u64;
         // The first place, in its middle or in its last piece.
@@ -297,14 +272,10 @@ fn a_place_that_is_refused_is_left_by_the_next_put() {
         let place = (len as u64 + 200 + 1024).next_multiple_of(512);
         assert_eq!(it.store.stats().bad_bytes, place);
         assert_eq!(it.store.stats().data_used_bytes, 2 * place);
-        let found = it.store.scrub_status().findings;
-        assert!(
-            found
-                .list
-                .iter()
-                .all(|found| found.kind == FindingKind::Write)
-        );
-        assert_eq!((found.list.len(), it.store.failed()), (1, None));
+        let found = it.store.scrub_status().findings.list;
+        let kinds: Vec<_> = found.iter().map(|found| found.kind).collect();
+        assert_eq!(kinds, [FindingKind::Write]);
+        assert_eq!(it.store.failed(), None);
     }
 }
 
@@ -317,10 +288,7 @@ fn put_buf(it: &mut Stepped, buf: LumpBuf) -> Result<PutOutcome, Error> {
 
 #[test]
 fn no_place_is_to_blame_where_a_disk_refuses_all() {
-    let mut it = open_stepped(StoreOptions {
-        commit: CommitMode::Ordered,
-        ..StoreOptions::new("test")
-    });
+    let mut it = open_stepped(but(options(), |it| it.commit = CommitMode::Ordered));
     let data = (2 + 2000) * 512_u64;
     it.disk.inject(Fault {
         within: data..u64::MAX,
@@ -344,18 +312,13 @@ fn no_place_is_to_blame_where_a_disk_refuses_all() {
 
 #[test]
 fn large_lumps_pass_while_there_is_plenty() {
-    let mut it = open_stepped(StoreOptions {
-        queue_depth: 2,
-        ..StoreOptions::new("test")
-    });
+    let mut it = open_stepped(but(options(), |it| it.queue_depth = 2));
     it.step();
     let sizes = [4 * MIB - 1, 4 * MIB, 12 * MIB, 13 * MIB];
     let passes = |it: &Stepped| sizes.map(|len| it.store.passes(len as u64));
     assert_eq!(passes(&it), [false, true, true, false]);
     // Two are written, and two wait.
-    let puts: Vec<_> = (0..4)
-        .map(|id| it.submit_put(id, 1000, Placement::Data))
-        .collect();
+    let puts = [0, 1, 2, 3].map(|id| it.submit_put(id, 1000, Placement::Data));
     assert_eq!(passes(&it), [false; 4]);
     for put in puts {
         it.wait(&put).unwrap();
@@ -384,10 +347,7 @@ fn every_piece_is_declared_for_its_request() {
     let path = store_file(&dir, SHAPE);
     let writes = Arc::new(Writes::default());
     let sink: Arc<dyn IoSink> = Arc::clone(&writes) as _;
-    let options = StoreOptions {
-        io_sink: Some(sink),
-        ..StoreOptions::new("test")
-    };
+    let options = but(options(), |it| it.io_sink = Some(sink));
     let store = Store::open(&path, options).unwrap();
     put(&store, 9, b"before");
     writes.0.lock().unwrap().clear();
@@ -395,15 +355,9 @@ fn every_piece_is_declared_for_its_request() {
     let declared = writes.0.lock().unwrap().clone();
     let lens: Vec<u64> = declared.iter().map(|(.., len)| len >> 10).collect();
     assert_eq!(lens, [1020, 1020, 12]);
-    assert!(
-        { declared.windows(2) }
-            .into_iter()
-            .all(|pair| pair[0].1 + pair[0].2 == pair[1].1)
-    );
-    assert!(
-        declared
-            .iter()
-            .all(|(requests, ..)| *requests == [ctx().id])
-    );
+    let mut pairs = declared.windows(2);
+    assert!(pairs.all(|pair| pair[0].1 + pair[0].2 == pair[1].1));
+    let mut of = declared.iter().map(|(requests, ..)| requests);
+    assert!(of.all(|requests| *requests == [ctx().id]));
     assert_eq!(get(&store, 1), Some(content(1, 1, 2 * MIB)));
 }

@@ -7,19 +7,15 @@ use crate::support::{Shape, content, disk_dir, options, store_file};
 use lumpscope_engine::clock::monotonic_ns;
 use lumpscope_engine::device::sim::Random;
 use lumpscope_engine::{
-    Durability, Error, IoBackendChoice, LumpId, LumpRange, Payer, Placement, QueuePolicy,
-    RequestCtx, RequestId, Store,
+    Durability, Error, IoBackendChoice, LumpId, LumpRange, Payer, Placement, RequestCtx, RequestId,
+    Store,
 };
 
 const THREADS: u64 = 8;
 const STEPS: u64 = 150;
 const IDS_PER_THREAD: u64 = 5;
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 64,
-    data_blocks: 2000,
-};
+const SHAPE: Shape = Shape::new(4096, 64, 2000);
 
 /// Some deadlines long gone, some at hand, some far; all combinations of the rest.
 fn any_ctx(random: &mut Random) -> RequestCtx {
@@ -123,11 +119,8 @@ fn client(store: &Store, thread: u64) -> Tally {
 #[test]
 fn everything_is_answered_whatever_the_policy_and_the_backend() {
     for backend in [IoBackendChoice::Threads, IoBackendChoice::Auto] {
-        for policy in [
-            QueuePolicy::Fifo,
-            QueuePolicy::Deadline,
-            QueuePolicy::Position,
-        ] {
+        use lumpscope_engine::QueuePolicy::{Deadline, Fifo, Position};
+        for policy in [Fifo, Deadline, Position] {
             let dir = disk_dir();
             let mut options = options();
             options.io_backend = backend;
@@ -152,11 +145,8 @@ fn everything_is_answered_whatever_the_policy_and_the_backend() {
                 clients.into_iter().map(|one| one.join().unwrap()).collect()
             });
             let sum = |field: fn(&Tally) -> u64| tallies.iter().map(field).sum::<u64>();
-            let (done, late, busy) = (
-                sum(|one| one.done),
-                sum(|one| one.late),
-                sum(|one| one.busy),
-            );
+            let (done, late) = (sum(|one| one.done), sum(|one| one.late));
+            let busy = sum(|one| one.busy);
             assert_eq!(done + late + busy, THREADS * STEPS);
             assert!(done > 0 && late > 0, "{tallies:?}");
             store.sync().unwrap();

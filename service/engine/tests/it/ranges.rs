@@ -5,34 +5,20 @@ use std::sync::{Arc, Mutex};
 use crate::support;
 use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, ctx, put, try_put};
+use crate::support::{Shape, but, content, ctx, put, try_put};
 use lumpscope_engine::crc32c;
 use lumpscope_engine::format::verify::Damage;
-use lumpscope_engine::{
-    Error, IoDeclaration, IoOp, IoSink, LumpId, Placement, Store, StoreOptions,
-};
+use lumpscope_engine::{Error, IoDeclaration, IoOp, IoSink, LumpId, Placement, Store};
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 40,
-    data_blocks: 4000,
-};
-
-fn image(disk: &SimDisk) -> Vec<u8> {
-    disk.bytes()
-}
+const SHAPE: Shape = Shape::new(4096, 40, 4000);
 
 fn check(store: &Store, id: u128, bytes: &[u8], offset: u64, len: u64, verified: bool) {
     let got = store.get_range(ctx(), LumpId(id), offset, len).unwrap();
     let from = usize::try_from(offset).unwrap();
-    let to = usize::try_from(offset.saturating_add(len))
-        .unwrap()
-        .min(bytes.len());
-    assert!(
-        got.data[..] == bytes[from..to],
-        "{offset}+{len} of {}",
-        bytes.len()
-    );
+    let to = usize::try_from(offset.saturating_add(len)).unwrap();
+    let to = to.min(bytes.len());
+    let is_right = got.data[..] == bytes[from..to];
+    assert!(is_right, "{offset}+{len} of {}", bytes.len());
     assert_eq!((got.offset, got.total_length), (offset, bytes.len() as u64));
     assert_eq!(got.data.verified, verified);
     assert_eq!(got.data.crc32c(), crc32c::of(&bytes[from..to]));
@@ -85,24 +71,21 @@ fn damage_is_noticed_where_it_is_read_and_nowhere_else() {
     let bytes = content(1, 1, 1_000_000);
     put(&store, 1, &bytes);
     store.close().unwrap();
-    let mut damaged = image(&disk);
+    let mut damaged = disk.bytes();
     let start = damaged.windows(64).position(|w| w == &bytes[..64]).unwrap();
     damaged[start + 5 * 65_536 + 77] ^= 1;
     let store = SimDisk::new(damaged).open().unwrap();
     check(&store, 1, &bytes, 0, 5 * 65_536, true);
     check(&store, 1, &bytes, 6 * 65_536, 1 << 20, true);
     for (offset, len) in [(5 * 65_536, 1), (6 * 65_536 - 1, 1), (0, 1_000_000)] {
-        match store.get_range(ctx(), LumpId(1), offset, len) {
-            Err(Error::ChecksumMismatch(found)) => {
-                assert!(
-                    matches!(found.damage, Damage::Chunk { number: 5, .. }),
-                    "{found}"
-                );
-                let at = start as u64 + 5 * 65_536;
-                assert_eq!((found.offset, found.len), (at, 65_536));
-            }
-            other => panic!("{other:?}"),
-        }
+        let read = store.get_range(ctx(), LumpId(1), offset, len);
+        let Err(Error::ChecksumMismatch(found)) = read else {
+            panic!("{read:?}")
+        };
+        let is_fifth = matches!(found.damage, Damage::Chunk { number: 5, .. });
+        assert!(is_fifth, "{found}");
+        let at = start as u64 + 5 * 65_536;
+        assert_eq!((found.offset, found.len), (at, 65_536));
     }
     assert_eq!(store.stats().checksum_failures, 3);
 }
@@ -146,21 +129,13 @@ fn the_reads_are_as_large_as_the_part() {
     let path = support::store_file(&dir, SHAPE);
     let reads = Arc::new(Reads::default());
     let sink: Arc<dyn IoSink> = Arc::clone(&reads) as _;
-    let options = || StoreOptions {
-        io_sink: Some(Arc::clone(&sink)),
-        ..support::options()
-    };
-    let store = Store::open(&path, options()).unwrap();
+    let options = but(support::options(), |it| it.io_sink = Some(sink));
+    let store = Store::open(&path, options.clone()).unwrap();
     let bytes = content(1, 1, 6 << 20);
     put(&store, 1, &bytes);
     let taken = || -> Vec<u64> {
-        let mut lens: Vec<u64> = reads
-            .0
-            .lock()
-            .unwrap()
-            .drain(..)
-            .map(|read| read.1)
-            .collect();
+        let reads = std::mem::take(&mut *reads.0.lock().unwrap());
+        let mut lens: Vec<u64> = reads.into_iter().map(|read| read.1).collect();
         lens.sort_unstable();
         lens
     };
@@ -175,7 +150,7 @@ fn the_reads_are_as_large_as_the_part() {
     assert_eq!(taken().len(), 1);
     store.close().unwrap();
     // When the length is not known, the last block comes first, once.
-    let store = Store::open(&path, options()).unwrap();
+    let store = Store::open(&path, options).unwrap();
     taken();
     check(&store, 1, &bytes, 0, 100, true);
     assert_eq!(taken(), [4096, 65_536]);

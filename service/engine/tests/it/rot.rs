@@ -4,18 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, delete, disk_dir, get, options, put, try_put};
+use crate::support::{Shape, content, delete, disk_dir, embedded_if, get, options, put, try_put};
 use lumpscope_engine::device::sim;
 use lumpscope_engine::inspect::{CheckReport, Inspector};
 use lumpscope_engine::{
     CheckpointUse, Error, Finding, FindingKind, LumpId, LumpRange, Placement, RequestCtx, Store,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 12,
-    data_blocks: 400,
-};
+const SHAPE: Shape = Shape::new(512, 12, 400);
 const JOURNAL_HEADER: usize = 512;
 const RING: usize = 1024;
 const RING_LEN: usize = 12 * 512;
@@ -30,23 +26,24 @@ fn wrapped() -> (Vec<u8>, Lumps) {
     let store = disk.open().unwrap();
     let mut lumps = Lumps::new();
     for version in 0.. {
-        let id = if version < 100 {
-            u128::from(version)
-        } else {
-            1000
-        };
+        let id = if version < 100 { version.into() } else { 1000 };
         put(&store, id, &content(id, version, 300));
         lumps.insert(id, content(id, version, 300));
         let head = ring_head(&disk.bytes());
-        if version > 400
-            && head > 2000
-            && store.stats().journal_used_bytes > (RING_LEN - head) as u64
-        {
+        let used = store.stats().journal_used_bytes;
+        if version > 400 && head > 2000 && used > (RING_LEN - head) as u64 {
             break;
         }
     }
     store.close().unwrap();
     (disk.bytes(), lumps)
+}
+
+/// The image with one bit flipped.
+fn flipped(image: &[u8], bit: usize) -> Vec<u8> {
+    let mut image = image.to_vec();
+    image[bit / 8] ^= 1 << (bit % 8);
+    image
 }
 
 fn ring_head(image: &[u8]) -> usize {
@@ -99,8 +96,7 @@ fn a_ring_head_that_rots_loses_nothing() {
         heals(&rotted, &lumps, what);
     }
     for bit in (0..64).step_by(3) {
-        let mut rotted = image.clone();
-        rotted[JOURNAL_HEADER + bit / 8] ^= 1 << (bit % 8);
+        let rotted = flipped(&image, JOURNAL_HEADER * 8 + bit);
         heals(&rotted, &lumps, &format!("bit {bit} of the ring head"));
     }
 }
@@ -109,9 +105,11 @@ fn a_ring_head_that_rots_loses_nothing() {
 fn a_header_that_rots_loses_nothing() {
     let (image, lumps) = wrapped();
     for bit in (0..44 * 8).step_by(5) {
-        let mut rotted = image.clone();
-        rotted[bit / 8] ^= 1 << (bit % 8);
-        heals(&rotted, &lumps, &format!("bit {bit} of the header"));
+        heals(
+            &flipped(&image, bit),
+            &lumps,
+            &format!("bit {bit} of the header"),
+        );
     }
 }
 
@@ -143,8 +141,7 @@ fn a_seal_that_rots_is_known_and_made_good() {
     let (image, lumps) = wrapped();
     let seal = RING + find(&image[RING..DATA], b"LsSe");
     for bit in (0..32 * 8).step_by(5) {
-        let mut rotted = image.clone();
-        rotted[seal + bit / 8] ^= 1 << (bit % 8);
+        let rotted = flipped(&image, seal * 8 + bit);
         heals(&rotted, &lumps, &format!("bit {bit} of the seal"));
     }
     let mut rotted = image;
@@ -182,8 +179,7 @@ fn a_bit_of_a_record_that_flips_loses_nothing() {
     let places: Vec<usize> = records.flat_map(|(_, at, len)| at..at + len).collect();
     for _ in 0..60 {
         let (at, bit) = (places[random.below(places.len())], random.below(8));
-        let mut rotted = image.clone();
-        rotted[RING + at] ^= 1 << bit;
+        let rotted = flipped(&image, (RING + at) * 8 + bit);
         heals(&rotted, &lumps, &format!("bit {bit} at ring position {at}"));
     }
 }
@@ -262,11 +258,7 @@ fn the_collection_writes_rotted_records_anew_from_memory() {
             disk.make_unreadable(sector..sector + 512);
         } else {
             // From a bit up to a stretch of bytes, at the head and elsewhere.
-            let at = if round % 2 == 0 {
-                0
-            } else {
-                random.below(used as usize)
-            };
+            let at = [0, random.below(used as usize)][round % 2];
             for byte in 0..[1, 8, 200][round % 3] {
                 disk.rot((RING + at + byte) as u64, random.below(255) as u8 + 1);
             }
@@ -308,10 +300,8 @@ fn salvage_goes_on_behind_damaged_records() {
     let image = disk.bytes();
     let places = records(&image);
     let place_of = |id: usize| {
-        let mut of_it = places
-            .iter()
-            .filter(|(lump, ..)| *lump == Some(LumpId(id as u128)));
-        of_it.next().unwrap().1
+        let lump_id = Some(LumpId(id as u128));
+        places.iter().find(|(lump, ..)| *lump == lump_id).unwrap().1
     };
     for records in [vec![0], vec![50], vec![99], vec![3, 4, 60], vec![0, 99]] {
         let mut rotted = image.clone();
@@ -359,8 +349,7 @@ impl Sweep {
     /// known as damaged if the bit is of its embedded data), whether opened to write or not, in
     /// salvage mode or not; and a check that is clean has missed nothing.
     fn bit(&mut self, sound: &[u8], lumps: &Lumps, bit: usize, dir: &tempfile::TempDir) {
-        let mut rotted = sound.to_vec();
-        rotted[bit / 8] ^= 1 << (bit % 8);
+        let rotted = flipped(sound, bit);
         let path = dir.path().join("swept.lusf");
         std::fs::write(&path, &rotted).unwrap();
         let found = Inspector::open(&path).unwrap().check(|_, _| true);
@@ -373,10 +362,8 @@ impl Sweep {
             let store =
                 Store::open(&path, options).unwrap_or_else(|error| panic!("{bit}: {error}"));
             assert!(store.info().sealed, "bit {bit}");
-            assert!(
-                !found.clean || store.info().mended.is_empty(),
-                "bit {bit}: a clean check"
-            );
+            let is_sound = store.info().mended.is_empty();
+            assert!(!found.clean || is_sound, "bit {bit}: a clean check");
             let ids = store.list(LumpRange::ALL, 10_000).unwrap().ids;
             assert_eq!(ids.len(), lumps.len(), "bit {bit}");
             damaged = 0;
@@ -419,11 +406,7 @@ fn one_rotted_bit_of_metadata_costs_nothing() {
     let mut lumps = Lumps::new();
     for version in 0..300 {
         let id = u128::from(version % 40);
-        let placement = if version % 5 == 0 {
-            Placement::Embedded
-        } else {
-            Placement::Data
-        };
+        let placement = embedded_if(version % 5 == 0);
         try_put(&store, id, &content(id, version, 40), placement).unwrap();
         lumps.insert(id, content(id, version, 40));
         if version % 7 == 3 {
@@ -439,10 +422,8 @@ fn one_rotted_bit_of_metadata_costs_nothing() {
         // Of the zeros of a chunk some bytes are enough.
         sound[at] != 0 || at % 4099 == 0
     });
-    let bits: Vec<usize> = (0..DATA)
-        .chain(area)
-        .flat_map(|at| at * 8..at * 8 + 8)
-        .collect();
+    let bytes = (0..DATA).chain(area);
+    let bits: Vec<usize> = bytes.flat_map(|at| at * 8..at * 8 + 8).collect();
     let mut sweep = Sweep::default();
     if std::env::var_os("LUMPSCOPE_SOAK").is_some() {
         for bit in bits {

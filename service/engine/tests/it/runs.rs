@@ -1,7 +1,8 @@
 //! Puts in runs: what they cost, and what opening makes of a run that was not closed (FORMAT.md
 //! section 8.2). Each trap is also shown to be found when its safeguard is taken away.
 
-use std::time::Duration;
+use crate::support::but;
+use std::collections::BTreeMap;
 
 use crate::support::stepped::{Stepped, bytes, disk_of, options, put};
 use lumpscope_engine::device::sim::{Fault, FaultKind, Random, Survivors, blank_image};
@@ -12,9 +13,10 @@ use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreOptions, StoreState, TailOutcome,
+    CommitMode, Error, IoOp, LumpId, Placement, Store, StoreState, TailOutcome,
 };
 
+const SECOND_NS: u64 = 1_000_000_000;
 const RING_BLOCKS: u64 = 24;
 /// First byte of the data region.
 const DATA: usize = (2 + RING_BLOCKS as usize) * 512;
@@ -24,6 +26,20 @@ const BLOCKS: usize = 3 * 512;
 
 fn reopen(image: &[u8], commit: CommitMode) -> Stepped {
     Stepped::open(disk_of(image), options(commit))
+}
+
+/// Opens an image, in which these lumps must be, and nothing but these changes.
+fn holds(image: &[u8], commit: CommitMode, lumps: &BTreeMap<u128, Vec<u8>>) -> Stepped {
+    let mut store = reopen(image, commit);
+    store.model.clone_from(lumps);
+    store.check_all();
+    store
+}
+
+/// Time goes on by so much, and all that is due by then is done.
+fn later(store: &mut Stepped, ns: u64) {
+    store.disk.advance_to(store.disk.now_ns() + ns);
+    store.settle();
 }
 
 /// A store with room for `blocks` blocks of data, in which a run is open: lump 0 is in front of it.
@@ -47,12 +63,8 @@ fn outcome(store: &Stepped) -> Option<TailOutcome> {
 /// Opens an image and reads a lump: outcome, puts that were found, bytes.
 fn open(image: &[u8], id: u128) -> (Option<TailOutcome>, u64, Result<Vec<u8>, Error>) {
     let mut store = reopen(image, CommitMode::Ordered);
-    let puts = store
-        .store
-        .info()
-        .unsettled
-        .as_ref()
-        .map_or(0, |it| it.puts);
+    let unsettled = store.store.info().unsettled.as_ref();
+    let puts = unsettled.map_or(0, |it| it.puts);
     let found = get(&mut store, id);
     (outcome(&store), puts, found)
 }
@@ -72,7 +84,6 @@ fn magics(image: &[u8]) -> (usize, usize) {
 /// though all it has acknowledged is there.
 #[test]
 fn records_wait_for_a_disk_that_is_gone() {
-    let second = Duration::from_secs(1).as_nanos() as u64;
     let mut store = running(400);
     let used = |store: &Stepped| store.store.stats().journal_used_bytes;
     let before = used(&store);
@@ -86,9 +97,7 @@ fn records_wait_for_a_disk_that_is_gone() {
     }
     assert!(get(&mut store, 1).is_err());
     for _ in 0..5 {
-        let now_ns = store.disk.now_ns();
-        store.disk.advance_to(now_ns + second);
-        store.settle();
+        later(&mut store, SECOND_NS);
         assert_eq!(store.store.health().state, StoreState::Gone);
     }
     store.disk.heal();
@@ -102,7 +111,6 @@ fn records_wait_for_a_disk_that_is_gone() {
 /// is refused, what was acknowledged is there after a power cut, and the store goes on with the space.
 #[test]
 fn records_wait_for_space_and_only_what_needs_it_is_refused() {
-    let second = Duration::from_secs(1).as_nanos() as u64;
     let mut store = running(400);
     let no_space = Fault {
         within: 512 * 3..DATA as u64,
@@ -116,15 +124,10 @@ fn records_wait_for_space_and_only_what_needs_it_is_refused() {
     }
     let tried = store.store.stats().io_errors;
     for _ in 0..5 {
-        let now_ns = store.disk.now_ns();
-        store.disk.advance_to(now_ns + second);
-        store.settle();
+        later(&mut store, SECOND_NS);
     }
     let tried = store.store.stats().io_errors - tried;
-    assert!(
-        (1..40).contains(&tried),
-        "tried {tried} times in five seconds"
-    );
+    assert!((1..40).contains(&tried), "{tried} times in five seconds");
     let answer = store.submit_put(100, 300, Placement::Embedded);
     let refused = store.wait(&answer).unwrap_err();
     assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
@@ -135,24 +138,18 @@ fn records_wait_for_space_and_only_what_needs_it_is_refused() {
     assert_eq!((store.store.failed(), health), (None, StoreState::Serving));
     store.check_all();
     // The power goes.
-    let mut cut = reopen(&bytes(&store), CommitMode::Ordered);
-    cut.model.clone_from(&store.model);
-    cut.check_all();
+    let mut cut = holds(&bytes(&store), CommitMode::Ordered, &store.model);
     assert!(is_missing(&get(&mut cut, 100)));
     // There is space again.
     store.disk.heal();
-    let now_ns = store.disk.now_ns();
-    store.disk.advance_to(now_ns + 2 * second);
-    store.settle();
+    later(&mut store, 2 * SECOND_NS);
     assert!(store.store.stats().commits > before, "the records followed");
     store.put(100, 300, Placement::Embedded);
     store.put(101, LEN, Placement::Data);
     let model = store.model.clone();
     let disk = store.close();
-    let mut store = reopen(&disk.bytes(0..disk.size()), CommitMode::Runs);
+    let store = holds(&disk.bytes(0..disk.size()), CommitMode::Runs, &model);
     assert_eq!(store.store.info().unsettled, None);
-    store.model = model;
-    store.check_all();
 }
 
 #[test]
@@ -208,10 +205,8 @@ fn records_follow_after_a_second_and_a_closed_store_has_them_all() {
     let image = disk.bytes(0..disk.size());
     assert_eq!(magics(&image), (1, 0));
     assert_eq!(disk.uncertain_writes(), 0);
-    let mut store = reopen(&image, CommitMode::Ordered);
+    let store = holds(&image, CommitMode::Ordered, &model);
     assert_eq!(store.store.info().unsettled, None);
-    store.model = model;
-    store.check_all();
 }
 
 #[test]
@@ -221,10 +216,7 @@ fn opening_writes_the_records_and_a_reader_writes_nothing() {
         store.put(id, LEN, Placement::Data);
     }
     let (image, model) = (bytes(&store), store.model.clone());
-    let read_only = StoreOptions {
-        read_only: true,
-        ..options(CommitMode::Runs)
-    };
+    let read_only = but(options(CommitMode::Runs), |it| it.read_only = true);
     let mut reader = Stepped::open(disk_of(&image), read_only);
     reader.model = model.clone();
     reader.check_all();
@@ -264,13 +256,10 @@ fn deletes_overwrites_and_embedded_lumps_come_in_the_order_of_their_answers() {
     store.delete(2);
     store.put(1, 901, Placement::Data);
     for image in [bytes(&store), {
-        store.disk.advance_to(store.disk.now_ns() + 2_000_000_000);
-        store.settle();
+        later(&mut store, 2 * SECOND_NS);
         bytes(&store)
     }] {
-        let mut again = reopen(&image, CommitMode::Ordered);
-        again.model = store.model.clone();
-        again.check_all();
+        let mut again = holds(&image, CommitMode::Ordered, &store.model);
         assert!(is_missing(&get(&mut again, 2)));
     }
 }
@@ -371,8 +360,7 @@ fn bytes_made_up_by_a_client_do_not_count() {
 fn rot_of_a_put_that_was_answered_costs_no_other_lump() {
     let mut store = running(400);
     store.put(1, LEN, Placement::Data);
-    store.disk.advance_to(store.disk.now_ns() + 2_000_000_000);
-    store.settle();
+    later(&mut store, 2 * SECOND_NS);
     for id in [1, 2, 3] {
         store.put(id, LEN, Placement::Data);
     }
@@ -386,11 +374,8 @@ fn rot_of_a_put_that_was_answered_costs_no_other_lump() {
         let mut image = image.clone();
         image[at + byte] ^= 0x5a;
         let (found, puts, lump) = open(&image, 1);
-        assert_eq!(
-            (found, puts),
-            (Some(TailOutcome::Damaged), 3),
-            "byte {byte}"
-        );
+        assert_eq!(found, Some(TailOutcome::Damaged), "byte {byte}");
+        assert_eq!(puts, 3, "byte {byte}");
         assert!(matches!(lump, Err(Error::ChecksumMismatch(_))), "{lump:?}");
         assert!(right(&image, 2) && right(&image, 3));
         let (_, puts, _) = mutant::with(Mutant::CutsRot, || open(&image, 1));
@@ -453,10 +438,8 @@ fn a_second_cut_loses_nothing() {
     for survivors in Survivors::ALL {
         assert!(!loses(Mutant::Sound, survivors), "{survivors:?}");
     }
-    assert!(
-        loses(Mutant::ClosesEarly, Survivors::ALL[0]),
-        "the trap was not found"
-    );
+    let trapped = loses(Mutant::ClosesEarly, Survivors::ALL[0]);
+    assert!(trapped, "the trap was not found");
 }
 
 /// A full store gives its runs up, and lets go of what they keep.
@@ -474,10 +457,7 @@ fn a_full_store_uses_every_block() {
         store.delete(id);
         store.put(id + 100, LEN, Placement::Data);
     }
-    let model = store.model.clone();
-    let mut store = reopen(&bytes(&store), CommitMode::Runs);
-    store.model = model;
-    store.check_all();
+    holds(&bytes(&store), CommitMode::Runs, &store.model);
 }
 
 /// The device refuses a place of a run: what was put behind it, and what is put elsewhere, is there.
@@ -487,11 +467,8 @@ fn a_run_ends_where_the_device_refuses_to_write() {
     store.put(1, LEN, Placement::Data);
     let at = (DATA + 2 * BLOCKS) as u64;
     store.disk.inject(Fault {
-        op: IoOp::Write,
         within: at..at + BLOCKS as u64,
-        skip: 0,
-        times: u64::MAX,
-        kind: FaultKind::Errno(libc::EIO),
+        ..Fault::always(IoOp::Write, FaultKind::Errno(libc::EIO))
     });
     let told: Vec<_> = (2..6)
         .map(|id| store.submit_put(id, LEN, Placement::Data))
@@ -503,10 +480,7 @@ fn a_run_ends_where_the_device_refuses_to_write() {
         assert_eq!(answered, store.model[&1]);
     }
     store.check_all();
-    let model = store.model.clone();
-    let mut store = reopen(&bytes(&store), CommitMode::Ordered);
-    store.model = model;
-    store.check_all();
+    holds(&bytes(&store), CommitMode::Ordered, &store.model);
 }
 
 /// However much is put, what opening has to read of a run is bounded.
@@ -528,11 +502,8 @@ fn a_run_has_at_most_32_mib() {
     }
     assert!(named > 90 && largest > 20 << 20, "{named}, {largest}");
     assert!(largest <= 32 << 20, "{largest}");
-    assert!(
-        store.store.stats().commits < 12,
-        "{:?}",
-        store.store.stats()
-    );
+    let stats = store.store.stats();
+    assert!(stats.commits < 12, "{stats:?}");
 }
 
 /// The check of an image that nobody has opened since tells of no damage where opening finds none.
@@ -562,9 +533,7 @@ fn a_look_at_an_image_sees_what_opening_will_make_of_it() {
         assert!(journal.seal.is_some());
         assert_eq!(inspector.lumps(LumpId(0)).count(), lumps);
         let report = inspector.check(|_, _| true);
-        assert_eq!(
-            (report.clean, report.damaged_lumps),
-            (damaged == 0, damaged)
-        );
+        assert_eq!(report.clean, damaged == 0);
+        assert_eq!(report.damaged_lumps, damaged);
     }
 }

@@ -51,11 +51,8 @@ fn check(store: &Store, lumps: &[SampleLump]) {
     for lump in lumps {
         let id = LumpId(lump.id);
         let head = store.head(support::ctx(), id).unwrap();
-        assert_eq!(
-            (head.length, head.placement),
-            (lump.len as u64, lump.placement),
-            "{id}"
-        );
+        assert_eq!(head.length, lump.len as u64, "{id}");
+        assert_eq!(head.placement, lump.placement, "{id}");
         assert_eq!(get(store, lump.id), Some(lump.content()), "{id}");
         // Now the size is known without a read.
         assert_eq!(store.head(support::ctx(), id).unwrap(), head);
@@ -72,10 +69,8 @@ fn every_lump_of_every_sample_is_read_and_the_store_goes_on() {
         let open = || Store::open(&path, options()).unwrap();
         let store = open();
         check(&store, &lumps);
-        assert_eq!(
-            store.usage(LumpRange::ALL).unwrap().lumps,
-            lumps.len() as u64
-        );
+        let expected = lumps.len() as u64;
+        assert_eq!(store.usage(LumpRange::ALL).unwrap().lumps, expected);
         // Overwrites that make the ring go round, an embedded lump, a delete.
         let scratch = 0xabcd_0000;
         let len = 200;

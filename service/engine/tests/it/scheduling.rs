@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::stepped::{self, Answer, steady};
 use crate::support::timed::{FLUSH_NS, READ_NS, Timed};
-use crate::support::{content, ctx};
+use crate::support::{buf, but, content, ctx};
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::{
     Durability, Error, LumpData, LumpId, LumpRange, Placement, PutOptions, QueuePolicy, RequestCtx,
@@ -22,22 +22,13 @@ fn options(policy: QueuePolicy) -> StoreOptions {
     options
 }
 
-fn get(store: &Timed, ctx: RequestCtx, id: u128) -> Answer<LumpData> {
-    store
-        .send(|store, done| store.submit_get(ctx, LumpId(id), done))
-        .unwrap()
-}
-
 fn at(deadline: u64) -> RequestCtx {
-    RequestCtx {
-        deadline: Some(deadline),
-        ..ctx()
-    }
+    but(ctx(), |it| it.deadline = Some(deadline))
 }
 
 /// Sends gets of `(id, deadline)` while the only slot is taken; the ids in the order of answers.
 fn order_of(store: &mut Timed, gets: &[(u128, Option<u64>)]) -> Vec<u128> {
-    let blocker = get(store, ctx(), 0);
+    let blocker = store.begin_get(0, ctx());
     store.step();
     let order = Arc::new(Mutex::new(Vec::new()));
     for &(id, deadline) in gets {
@@ -107,12 +98,8 @@ fn a_deadline_counts_once_it_is_at_risk() {
     assert_eq!(store.stats().overtakes, 0);
     let now = store.disk.now_ns();
     // When the slot is free 1 ms is gone; the get must start after one more at the latest.
-    let tight = [
-        (2, None),
-        (3, None),
-        (4, None),
-        (6, Some(now + 3 * READ_NS)),
-    ];
+    let due = Some(now + 3 * READ_NS);
+    let tight = [(2, None), (3, None), (4, None), (6, due)];
     let order = order_of(&mut store, &tight);
     let place = order.iter().position(|&id| id == 6).unwrap();
     assert!(place < 2, "{order:?}");
@@ -128,17 +115,8 @@ fn overtaking_has_an_end() {
         store.put(id, &content(id, 1, 700));
     }
     // The head is at 0 and goes up; 0 itself comes last in the sweep, if it may.
-    let order = order_of(
-        &mut store,
-        &[
-            (9, None),
-            (1, None),
-            (2, None),
-            (3, None),
-            (4, None),
-            (5, None),
-        ],
-    );
+    let gets = [9, 1, 2, 3, 4, 5].map(|id| (id, None));
+    let order = order_of(&mut store, &gets);
     assert_eq!(order, [1, 2, 3, 9, 4, 5]);
 }
 
@@ -149,7 +127,7 @@ fn reads_and_lists_never_wait_for_a_flush() {
     // The data is written; its flush takes a second.
     store.pass(2 * MS);
     for id in 0..5 {
-        let answer = get(&store, ctx(), id);
+        let answer = store.begin_get(id, ctx());
         store.pass(2 * MS);
         assert_eq!(answer.try_recv().unwrap().unwrap()[..], content(id, 1, 700));
         let head = store
@@ -172,25 +150,21 @@ fn reads_and_lists_never_wait_for_a_flush() {
 fn what_needs_no_data_io_does_not_wait_for_slots() {
     let mut store = filled(QueuePolicy::Position, 5);
     // A slow disk: all but one wait for the one slot.
-    let gets: Vec<_> = (0..200).map(|n| get(&store, ctx(), n % 4)).collect();
+    let gets: Vec<_> = (0..200).map(|n| store.begin_get(n % 4, ctx())).collect();
     store.step();
     let embedded = PutOptions {
         placement: Some(Placement::Embedded),
         ..PutOptions::default()
     };
     let put = store.begin_put(8, b"small", embedded);
-    let delete = store
-        .send(|store, done| store.submit_delete(ctx(), LumpId(4), Durability::Synced, done))
-        .unwrap();
-    let missing = get(&store, ctx(), 77);
+    let delete = store.begin_delete(4);
+    let missing = store.begin_get(77, ctx());
     let usage = store
         .send(|store, done| store.submit_usage(ctx(), LumpRange::ALL, done))
         .unwrap();
     store.step();
-    assert!(matches!(
-        missing.try_recv().unwrap(),
-        Err(Error::NotFound { .. })
-    ));
+    let missing = missing.try_recv().unwrap();
+    assert!(matches!(missing, Err(Error::NotFound { .. })));
     assert_eq!(usage.try_recv().unwrap().unwrap().lumps, 5);
     // All of the gets would take 200 ms, and no step has let time pass for one of them.
     assert!(gets.iter().all(|get| get.try_recv().is_err()));
@@ -205,23 +179,20 @@ fn what_needs_no_data_io_does_not_wait_for_slots() {
 #[test]
 fn what_is_late_and_wants_to_be_dropped_never_touches_the_disk() {
     let mut store = filled(QueuePolicy::Fifo, 5);
-    let first = get(&store, ctx(), 0);
+    let first = store.begin_get(0, ctx());
     store.step();
     let before = store.disk.submitted();
     let now = store.disk.now_ns();
-    let dropped = RequestCtx {
-        drop_when_late: true,
-        ..at(now + READ_NS / 2)
-    };
-    let late_get = get(&store, dropped, 1);
-    let buf = store.buf(&content(9, 1, 700));
+    let dropped = but(at(now + READ_NS / 2), |it| it.drop_when_late = true);
+    let late_get = store.begin_get(1, dropped);
+    let buf = buf(&store.store, &content(9, 1, 700));
     let late_put = store
         .send(|store, done| {
             let (data, synced) = (Placement::Data, Durability::Synced);
             store.submit_put(dropped, LumpId(9), buf, data, synced, done)
         })
         .unwrap();
-    let kept = get(&store, at(now + READ_NS / 2), 2);
+    let kept = store.begin_get(2, at(now + READ_NS / 2));
     // Not dropped a nanosecond early.
     store.disk.advance_to(now + READ_NS / 2);
     store.step();
@@ -233,10 +204,8 @@ fn what_is_late_and_wants_to_be_dropped_never_touches_the_disk() {
         late_get.try_recv().unwrap().map(drop),
         late_put.try_recv().unwrap().map(drop),
     ] {
-        assert!(
-            matches!(late_ns, Err(Error::DeadlineExceeded { late_ns: 7 })),
-            "{late_ns:?}"
-        );
+        let is_right = matches!(late_ns, Err(Error::DeadlineExceeded { late_ns: 7 }));
+        assert!(is_right, "{late_ns:?}");
     }
     assert!(first.try_recv().is_err());
     store.settle();
@@ -248,18 +217,13 @@ fn what_is_late_and_wants_to_be_dropped_never_touches_the_disk() {
     assert_eq!(store.get(9), None);
     // What needs no slot is dropped too.
     let now = store.disk.now_ns();
-    let over = RequestCtx {
-        drop_when_late: true,
-        ..at(now - 1)
-    };
+    let over = but(at(now - 1), |it| it.drop_when_late = true);
     let delete = store
         .send(|store, done| store.submit_delete(over, LumpId(1), Durability::Synced, done))
         .unwrap();
     store.settle();
-    assert!(matches!(
-        delete.try_recv().unwrap(),
-        Err(Error::DeadlineExceeded { late_ns: 1 })
-    ));
+    let late = delete.try_recv().unwrap();
+    assert!(matches!(late, Err(Error::DeadlineExceeded { late_ns: 1 })));
     assert!(store.get(1).is_some());
 }
 
@@ -285,10 +249,7 @@ fn overload_is_refused_early_and_ends_by_itself() {
     let ask = |store: &Timed, ctx: RequestCtx| {
         store.send(|store, done| store.submit_get(ctx, LumpId(1), done))
     };
-    let prioritized = RequestCtx {
-        prioritized: true,
-        ..ctx()
-    };
+    let prioritized = but(ctx(), |it| it.prioritized = true);
     // One a millisecond leaves, one comes: the queue stays at 10.
     waiting.extend((0..11).map(|_| ask(&store, ctx()).unwrap()));
     for _ in 0..19 {
@@ -302,14 +263,9 @@ fn overload_is_refused_early_and_ends_by_itself() {
     assert_eq!(limit, 8);
     // One a millisecond, and it recovers at 4.
     let expected = u32::try_from(store.stats().queue_length - 4).unwrap() * MS;
-    assert!(
-        retry_after > expected / 2 && retry_after < 2 * expected,
-        "{retry_after:?} {expected:?}"
-    );
-    let own = RequestCtx {
-        max_queue_len: Some(3),
-        ..prioritized
-    };
+    assert!(retry_after > expected / 2, "{retry_after:?} {expected:?}");
+    assert!(retry_after < 2 * expected, "{retry_after:?} {expected:?}");
+    let own = but(prioritized, |it| it.max_queue_len = Some(3));
     assert_eq!(busy(ask(&store, own)).0, 3);
     waiting.push(ask(&store, prioritized).unwrap());
     while store.stats().queue_length < 16 {
@@ -353,13 +309,10 @@ fn large_gets_are_read_a_few_at_a_time_and_small_ones_beside_them() {
         store.put(id, &content(id, 1, 1 << 20));
     }
     store.put(8, &content(8, 1, 700));
-    let gets: Vec<_> = (0..9).map(|id| get(&store, ctx(), id)).collect();
+    let gets: Vec<_> = (0..9).map(|id| store.begin_get(id, ctx())).collect();
     store.step();
-    assert_eq!(
-        begun_and_waiting(&mut store),
-        (5, 4),
-        "4 MiB, and the small one"
-    );
+    // 4 MiB, and the small one.
+    assert_eq!(begun_and_waiting(&mut store), (5, 4));
     store.pass(Duration::from_nanos(READ_NS));
     assert_eq!(begun_and_waiting(&mut store), (4, 0));
     store.settle();
@@ -391,7 +344,7 @@ fn what_the_disk_answers_late_holds_nobody_up() {
     for id in 0..8 {
         store.put(id, &content(id, 1, 1 << 20));
     }
-    let gets: Vec<_> = (0..8).map(|id| get(&store, ctx(), id)).collect();
+    let gets: Vec<_> = (0..8).map(|id| store.begin_get(id, ctx())).collect();
     let puts: Vec<_> = (10..26)
         .map(|id| store.begin_put(id, &content(id, 1, 1 << 20), PutOptions::default()))
         .collect();
@@ -417,20 +370,15 @@ fn gets_wait_for_memory_and_puts_are_told() {
     for id in 0..8 {
         store.put(id, &content(id, 1, LUMP));
     }
-    let gets: Vec<_> = (0..8).map(|id| get(&store, ctx(), id)).collect();
+    let gets: Vec<_> = (0..8).map(|id| store.begin_get(id, ctx())).collect();
     store.settle();
-    let mut held: Vec<LumpData> = gets
-        .iter()
-        .filter_map(|get| get.try_recv().ok())
-        .map(Result::unwrap)
-        .collect();
+    let come = || gets.iter().filter_map(|get| get.try_recv().ok());
+    let mut held: Vec<LumpData> = come().map(Result::unwrap).collect();
     assert_eq!(held.len(), 4);
     let stats = store.stats();
     assert_eq!((stats.queue_length, stats.buffer_waits), (4, 1));
-    assert_eq!(
-        (stats.buffer_used_bytes, stats.buffer_budget_bytes),
-        (65_536, 65_536)
-    );
+    assert_eq!(stats.buffer_used_bytes, 65_536);
+    assert_eq!(stats.buffer_budget_bytes, 65_536);
     let refused = store.store.lump_buf(LUMP as u64).unwrap_err();
     let Error::BuffersExhausted {
         used: 65_536,
@@ -451,11 +399,7 @@ fn gets_wait_for_memory_and_puts_are_told() {
     while let Some(lump) = held.pop() {
         drop(lump);
         store.settle();
-        held.extend(
-            gets.iter()
-                .filter_map(|get| get.try_recv().ok())
-                .map(Result::unwrap),
-        );
+        held.extend(come().map(Result::unwrap));
         assert!(store.stats().buffer_used_bytes <= 65_536);
     }
     assert_eq!(store.stats().queue_length, 0);

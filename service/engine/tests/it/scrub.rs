@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use crate::support::options;
 use crate::support::stepped::{Stepped, disk, steady};
-use lumpscope_engine::device::sim::{Random, SimDisk, Survivors};
+use crate::support::{but, options};
+use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions, Survivors};
 use lumpscope_engine::{FindingKind, LumpId, Placement, Store, StoreOptions};
 
 const SECOND: u64 = 1_000_000_000;
@@ -15,10 +15,7 @@ const DATA: u64 = (2 + RING) * 512;
 const LARGE: usize = 3 * 1024 * 1024 + 77;
 
 fn with_rate(rate: u64) -> StoreOptions {
-    StoreOptions {
-        scrub_rate: rate,
-        ..options()
-    }
+    but(options(), |it| it.scrub_rate = rate)
 }
 
 /// Small lumps 1 to 40, a large one, 50, and embedded ones 60 to 62, on a disk that takes 100 us for
@@ -63,25 +60,18 @@ fn a_pass_looks_at_every_lump() {
     assert_eq!(status.findings.total, 0);
     assert_eq!(status.position, status.end);
     let last = status.last_pass.unwrap();
-    assert_eq!(
-        (last.lumps, last.damaged, last.bytes),
-        (44, 0, status.bytes)
-    );
+    assert_eq!(last.lumps, 44);
+    assert_eq!(last.damaged, 0);
+    assert_eq!(last.bytes, status.bytes);
     let stats = it.store.stats();
     assert_eq!((stats.scrub_lumps, stats.scrub_passes), (44, 1));
     assert_eq!(stats.scrub_bytes, status.bytes);
     // All of it once, the end of the large lump twice, and little more: the small ones in few
     // reads.
-    let small: u64 = (1..=40_u64)
-        .map(|id| (100 * id + 20).div_ceil(512) * 512)
-        .sum();
-    let large = (LARGE as u64 + 20).div_ceil(512) * 512;
-    let least = small + large + 4096;
-    assert!(
-        (least..least + 8192).contains(&status.bytes),
-        "{} of {least}",
-        status.bytes
-    );
+    let blocks = |len: u64| (len + 20).div_ceil(512) * 512;
+    let small: u64 = (1..=40).map(|id| blocks(100 * id)).sum();
+    let (least, read) = (small + blocks(LARGE as u64) + 4096, status.bytes);
+    assert!((least..least + 8192).contains(&read), "{read} of {least}");
 }
 
 #[test]
@@ -107,10 +97,8 @@ fn the_rate_is_held_and_the_next_pass_waits_for_its_time() {
     let mut it = pass(disk, opened);
     let (took, bytes) = (it.disk.now_ns() - began, it.store.scrub_status().bytes);
     let least = bytes * 1000 - 200_000_000 - (1 << 20) * 1000;
-    assert!(
-        (least..bytes * 1000 + SECOND).contains(&took),
-        "{bytes} bytes in {took} ns"
-    );
+    let in_time = (least..bytes * 1000 + SECOND).contains(&took);
+    assert!(in_time, "{bytes} bytes in {took} ns");
     // Then nothing happens until the hour is over.
     it.until(|it| it.disk.in_flight() == 0 && it.driver.due_ns() > Some(began + 3599 * SECOND));
     assert!(!it.store.scrub_status().running);
@@ -148,12 +136,8 @@ fn damage_is_found_and_named() {
     it.store.scrub_start(None);
     it.until(|it| it.store.scrub_status().passes == 1);
     let status = it.store.scrub_status();
-    let mut found: Vec<_> = status
-        .findings
-        .list
-        .iter()
-        .map(|finding| (finding.lump.unwrap(), finding.kind))
-        .collect();
+    let found = status.findings.list.iter();
+    let mut found: Vec<_> = found.map(|it| (it.lump.unwrap(), it.kind)).collect();
     found.sort_by_key(|(id, _)| *id);
     want.sort_by_key(|(id, _)| *id);
     assert_eq!(found, want);
@@ -177,10 +161,9 @@ fn a_lump_that_is_replaced_meanwhile_is_no_finding() {
         disk.rot(find(&disk, &bytes), 0x01);
         // Reads take so long that a change overtakes them.
         let image = disk.bytes(0..disk.size());
-        let slow = lumpscope_engine::device::sim::SimOptions {
-            latency: steady(SECOND, 1000),
-            ..lumpscope_engine::device::sim::SimOptions::default()
-        };
+        let slow = but(SimOptions::default(), |it| {
+            it.latency = steady(SECOND, 1000)
+        });
         let mut it = Stepped::open(SimDisk::new(&image, slow), options());
         it.store.scrub_start(None);
         it.until(|it| it.store.scrub_status().bytes > 0 && it.disk.in_flight() > 0);
@@ -190,11 +173,8 @@ fn a_lump_that_is_replaced_meanwhile_is_no_finding() {
         } else {
             it.put(7, 900, Placement::Data);
         }
-        assert_eq!(
-            it.store.scrub_status().bytes,
-            bytes,
-            "the read is still under way"
-        );
+        // The read is still under way.
+        assert_eq!(it.store.scrub_status().bytes, bytes);
         it.until(|it| it.store.scrub_status().passes == 1);
         let status = it.store.scrub_status();
         assert_eq!(status.findings.total, 0, "{:?}", status.findings);
@@ -229,20 +209,15 @@ fn requests_that_wait_for_a_slot_leave_it_a_small_share() {
     // Each of its reads takes 100 us, of 2 ms: the requests had both slots all the time.
     let took = it.disk.now_ns() - began;
     let share = took / 2_000_000;
-    assert!(
-        (reads - 2..reads + 3).contains(&share),
-        "{reads} in {took} ns"
-    );
+    let is_small = (reads - 2..reads + 3).contains(&share);
+    assert!(is_small, "{reads} in {took} ns");
     assert!(served >= took / 100_000 * 2 - 4, "{served} in {took} ns");
 }
 
 #[test]
 fn a_pass_goes_on_after_a_restart() {
     let disk = filled();
-    let whole = pass(disk.clone(), with_rate(1 << 40))
-        .store
-        .scrub_status()
-        .bytes;
+    let whole = pass(disk, with_rate(1 << 40)).store.scrub_status().bytes;
     let disk = filled();
     let mut it = Stepped::open(disk, with_rate(1 << 20));
     it.until(|it| it.store.scrub_status().position > DATA + (1 << 18));
@@ -251,11 +226,8 @@ fn a_pass_goes_on_after_a_restart() {
     let disk = it.close();
     let it = pass(disk, with_rate(1 << 20));
     let second = it.store.scrub_status();
-    assert_eq!(
-        first.verified_lumps + second.verified_lumps,
-        44,
-        "no lump twice, none left out"
-    );
+    // No lump twice, none left out.
+    assert_eq!(first.verified_lumps + second.verified_lumps, 44);
     assert!(first.bytes + second.bytes <= whole + 8192);
     // After a whole pass the next one is not due.
     let disk = it.close();

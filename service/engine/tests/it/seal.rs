@@ -2,11 +2,11 @@
 //! else's, and never written by an opening alone.
 
 use crate::support::sim::{Random, SimDisk};
-use crate::support::{Shape, content, delete, disk_dir, get, options, put, try_put};
+use crate::support::{Shape, but, content, delete, disk_dir, get, options, put, try_put};
 use lumpscope_engine::create::{CreateOptions, format};
 use lumpscope_engine::format::record::{END_OF_RECORDS_LEN, Record};
 use lumpscope_engine::format::seal::{SEAL_LEN, SEALED_END_LEN};
-use lumpscope_engine::{LumpId, Placement, Store, StoreOptions};
+use lumpscope_engine::{LumpId, Placement, Store};
 
 fn sealed(disk: &SimDisk) -> bool {
     disk.open().unwrap().info().sealed
@@ -76,10 +76,7 @@ fn a_new_store_is_sealed_and_opening_writes_nothing() {
         format(&path, &options_of).unwrap();
         let before = std::fs::read(&path).unwrap();
         for read_only in [true, false] {
-            let options = StoreOptions {
-                read_only,
-                ..options()
-            };
+            let options = but(options(), |it| it.read_only = read_only);
             let store = Store::open(&path, options).unwrap();
             assert!(store.info().sealed);
             store.close().unwrap();
@@ -95,11 +92,7 @@ fn a_new_store_is_sealed_and_opening_writes_nothing() {
 /// our old seal, moved or in place.
 #[test]
 fn an_append_without_a_seal_is_noticed() {
-    let shape = Shape {
-        block_size: 512,
-        ring_blocks: 12,
-        data_blocks: 100,
-    };
+    let shape = Shape::new(512, 12, 100);
     let mut random = Random(3);
     for round in 0..200_u64 {
         let disk = SimDisk::new(shape.image());

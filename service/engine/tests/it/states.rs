@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::support::sim::SimDisk;
 use crate::support::stepped::{self, Stepped, steady};
-use crate::support::{Shape, content, ctx, disk_dir, get, put, try_put, until, until_true};
+use crate::support::{
+    Shape, but, content, ctx, disk_dir, get, options, put, try_put, until, until_true,
+};
 use lumpscope_engine::device::sim::{Fault, FaultKind};
 use lumpscope_engine::device::{Completion, Io, IoBackend, Wait, Waker};
 use lumpscope_engine::{
@@ -13,11 +15,7 @@ use lumpscope_engine::{
     StoreOptions, StoreState,
 };
 
-const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 16,
-    data_blocks: 400,
-};
+const SHAPE: Shape = Shape::new(512, 16, 400);
 
 fn refused(store: &Store) -> String {
     let error = store.get(ctx(), LumpId(1)).unwrap_err();
@@ -54,7 +52,7 @@ fn a_disk_without_any_i_o_takes_its_store_out_of_service_until_it_is_back() {
         until(&store, state);
         let why = store.health().reason;
         assert!(refused(&store).contains(&*why), "{why}");
-        disk.fail(None);
+        disk.heal();
         until(&store, StoreState::Serving);
         assert_eq!(&*store.health().reason, "");
         assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
@@ -73,10 +71,9 @@ fn a_lump_that_cannot_be_read_is_no_failure_of_the_disk() {
     disk.make_unreadable(data..data + 512);
     for _ in 0..20 {
         let error = store.get(ctx(), LumpId(1)).unwrap_err();
-        assert!(
-            matches!(error, Error::Unreadable { id: LumpId(1), .. }),
-            "{error}"
-        );
+        let Error::Unreadable { id: LumpId(1), .. } = error else {
+            panic!("{error}")
+        };
         until(&store, StoreState::Degraded);
     }
     let range = store.get_range(ctx(), LumpId(1), 0, 100).unwrap_err();
@@ -98,14 +95,11 @@ fn a_write_of_the_store_that_fails_makes_it_read_only_until_it_is_opened_again()
     disk.refuse_writes(0..512 * 18);
     try_put(&store, 2, b"two", Placement::Data).unwrap_err();
     until(&store, StoreState::ReadOnly);
-    disk.fail(None);
+    disk.heal();
     assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
     assert_eq!(store.health().state, StoreState::ReadOnly);
     drop(store);
-    let options = StoreOptions {
-        read_only: true,
-        ..StoreOptions::new("sim")
-    };
+    let options = but(options(), |it| it.read_only = true);
     let store = disk.open_with(options).unwrap();
     assert_eq!(store.health().state, StoreState::ReadOnly);
     drop(store);
@@ -133,10 +127,8 @@ fn a_disk_that_hangs_takes_its_store_out_of_service_until_it_answers() {
     it.step();
     let health = it.store.health();
     assert_eq!(health.state, StoreState::Failed);
-    assert!(
-        health.reason.contains("has not ended within 3 s"),
-        "{health:?}"
-    );
+    let why = &health.reason;
+    assert!(why.contains("has not ended within 3 s"), "{why}");
     // What waits is answered, what the disk has is not.
     let answer = waits.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::OutOfService { .. })));
@@ -165,11 +157,8 @@ impl IoBackend for Blocking {
 
     fn submit(&mut self, io: Io) {
         let (blocked, changed) = &*self.blocked;
-        drop(
-            changed
-                .wait_while(blocked.lock().unwrap(), |blocked| *blocked)
-                .unwrap(),
-        );
+        let free = changed.wait_while(blocked.lock().unwrap(), |blocked| *blocked);
+        drop(free.unwrap());
         self.inner.submit(io);
     }
 
@@ -195,10 +184,7 @@ fn a_disk_that_holds_up_the_owner_thread_is_noticed_by_others() {
         inner: device.backend,
         blocked: Arc::clone(&blocked),
     });
-    let options = StoreOptions {
-        io_timeout: Duration::from_secs(1),
-        ..StoreOptions::new("sim")
-    };
+    let options = but(options(), |it| it.io_timeout = Duration::from_secs(1));
     let store = Store::open_on(device, options).unwrap();
     put(&store, 1, b"one");
     set(true);
@@ -245,7 +231,7 @@ fn refuses_every_write(commit: CommitMode) {
     assert_eq!(get(&store, 1).as_deref(), Some(&b"one"[..]));
     // Trial writes harm nothing, and take a block only while they last.
     std::thread::sleep(Duration::from_millis(50));
-    disk.fail(None);
+    disk.heal();
     until(&store, StoreState::Serving);
     until_true(&store, || store.stats().data_used_bytes == used);
     put(&store, 3, b"three");
@@ -260,26 +246,17 @@ fn refuses_every_write(commit: CommitMode) {
 /// The disk refuses a write of the journal a few times: the store waits for it.
 #[test]
 fn a_disk_that_refuses_the_journal_gets_it_again() {
-    for (commit, errno) in [
-        (CommitMode::Ordered, libc::EIO),
-        (CommitMode::Ordered, libc::ENOSPC),
-        (CommitMode::Runs, libc::EIO),
-        (CommitMode::Runs, libc::ENOSPC),
-    ] {
-        for times in [1, 2, 5] {
-            let options = StoreOptions {
-                commit,
-                ..StoreOptions::new("sim")
-            };
+    let errors = [libc::EIO, libc::ENOSPC].map(|errno| [1, 2, 5].map(|times| (errno, times)));
+    for commit in [CommitMode::Ordered, CommitMode::Runs] {
+        for (errno, times) in errors.concat() {
+            let options = but(options(), |it| it.commit = commit);
             let mut it = Stepped::open(stepped::disk(64, 512, steady(1000, 1000)), options);
             it.put(1, 3000, Placement::Data);
             it.settle();
             it.disk.inject(Fault {
-                op: IoOp::Write,
                 within: 0..64 * 512,
-                skip: 0,
                 times,
-                kind: FaultKind::Errno(errno),
+                ..Fault::always(IoOp::Write, FaultKind::Errno(errno))
             });
             let first = it.submit_put(2, 300, Placement::Embedded);
             it.until(|it| it.store.health().state == StoreState::ReadOnly);
@@ -306,15 +283,9 @@ fn opening_a_store_on_a_disk_that_hangs_ends_and_the_disk_can_be_had_when_it_ans
     let disk = SimDisk::new(SHAPE.image());
     put(&disk.open().unwrap(), 1, b"one");
     disk.hang(true);
-    let options = StoreOptions {
-        io_timeout: Duration::from_millis(50),
-        ..StoreOptions::new("sim")
-    };
-    let error = disk.open_with(options).unwrap_err();
-    assert!(
-        error.to_string().contains("has not ended within 0.05 s"),
-        "{error}"
-    );
+    let options = but(options(), |it| it.io_timeout = Duration::from_millis(50));
+    let error = disk.open_with(options).unwrap_err().to_string();
+    assert!(error.contains("has not ended within 0.05 s"), "{error}");
     disk.hang(false);
     assert_eq!(get(&disk.open().unwrap(), 1).as_deref(), Some(&b"one"[..]));
 }
@@ -327,10 +298,7 @@ fn a_file_that_is_removed_or_replaced_takes_no_more_changes() {
         let (path, away) = (dir.path().join("in/named.lusf"), dir.path().join("away"));
         std::fs::create_dir(path.parent().unwrap()).unwrap();
         std::fs::write(&path, SHAPE.image()).unwrap();
-        let options = StoreOptions {
-            io_backend: backend,
-            ..StoreOptions::new("named")
-        };
+        let options = but(StoreOptions::new("named"), |it| it.io_backend = backend);
         let store = Store::open(&path, options).unwrap();
         put(&store, 1, &content(1, 0, 3000));
         let becomes = |state| {
@@ -376,10 +344,7 @@ fn a_file_that_becomes_shorter_takes_its_store_out_of_service() {
         let dir = disk_dir();
         let path = dir.path().join("short.lusf");
         std::fs::write(&path, SHAPE.image()).unwrap();
-        let options = StoreOptions {
-            io_backend: backend,
-            ..StoreOptions::new("short")
-        };
+        let options = but(StoreOptions::new("short"), |it| it.io_backend = backend);
         let store = Store::open(&path, options).unwrap();
         put(&store, 1, &content(1, 0, 3000));
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -394,10 +359,8 @@ fn a_file_that_becomes_shorter_takes_its_store_out_of_service() {
             store.health().state == StoreState::Failed
         });
         let reason = store.health().reason;
-        assert!(
-            reason.contains("has become shorter: 10240 bytes"),
-            "{reason}"
-        );
+        let shorter = "has become shorter: 10240 bytes";
+        assert!(reason.contains(shorter), "{reason}");
         let refused = try_put(&store, 2, b"x", Placement::Data).unwrap_err();
         assert!(matches!(refused, Error::OutOfService { .. }), "{refused}");
         file.set_len(SHAPE.image().len() as u64).unwrap();

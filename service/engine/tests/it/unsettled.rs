@@ -1,10 +1,11 @@
 //! An image that a version before 0.3 left with an unsettled batch (FORMAT.md section 8.1): what
 //! opening and the check make of it, and that it is written anew.
 
+use crate::support::but;
 use crate::support::stepped::{Stepped, bytes, disk_of, options};
 use lumpscope_engine::inspect::Inspector;
 use lumpscope_engine::mutant::{self, Mutant};
-use lumpscope_engine::{CommitMode, Error, LumpId, StoreOptions, TailOutcome, UnsettledTail};
+use lumpscope_engine::{CommitMode, Error, LumpId, TailOutcome, UnsettledTail};
 
 fn image() -> Vec<u8> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/0.2/checked.lusf");
@@ -34,10 +35,7 @@ fn last_put() -> (LumpId, Vec<u8>, usize) {
 #[test]
 fn it_is_opened_and_written_anew_and_not_by_who_only_reads_it() {
     let (id, right, _) = last_put();
-    let read_only = StoreOptions {
-        read_only: true,
-        ..options(CommitMode::Runs)
-    };
+    let read_only = but(options(CommitMode::Runs), |it| it.read_only = true);
     let reader = Stepped::open(disk_of(&image()), read_only);
     assert_eq!(bytes(&reader), image());
     let (tail, found, store) = open(&image(), id);
@@ -59,11 +57,8 @@ fn a_batch_whose_data_is_torn_never_was() {
         assert_eq!(tail.outcome, TailOutcome::Dropped);
         assert_ne!(found.ok(), Some(right.clone()));
         let trusted = mutant::with(Mutant::TrustsData, || open(&torn, id).0);
-        assert_eq!(
-            trusted.outcome,
-            TailOutcome::Whole,
-            "the trap was not found"
-        );
+        let expected = TailOutcome::Whole;
+        assert_eq!(trusted.outcome, expected, "the trap was not found");
     }
 }
 

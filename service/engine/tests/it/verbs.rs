@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::support::timed::{IF_ABSENT, Timed};
 use crate::support::{
-    Shape, content, ctx, delete, disk_dir, get, options, put, store_file, until_true,
+    Shape, buf, but, content, ctx, delete, disk_dir, get, options, put, store_file, until_true,
 };
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions, Survivors, blank_image};
 use lumpscope_engine::units::BlockSize;
@@ -27,10 +27,9 @@ fn stats(store: &Store) -> StoreStats {
 
 /// Whether the put won. Does not panic: other threads may wait for this one.
 fn put_if_absent(store: &Store, id: u128, bytes: &[u8], how: PutOptions) -> Result<bool, String> {
-    let mut buf = store
-        .lump_buf_waiting(bytes.len() as u64)
-        .map_err(|error| error.to_string())?;
-    buf.extend(bytes).map_err(|error| error.to_string())?;
+    let said = |error: Error| error.to_string();
+    let mut buf = store.lump_buf_waiting(bytes.len() as u64).map_err(said)?;
+    buf.extend(bytes).map_err(said)?;
     match store.put_with(ctx(), LumpId(id), buf, how) {
         Ok(outcome) if outcome.created => Ok(true),
         Ok(_) => Err(format!("lump {id} was replaced")),
@@ -43,20 +42,13 @@ fn for_both_backends(shape: Shape, test: impl Fn(Store, &dyn Fn() -> Store)) {
     for backend in [IoBackendChoice::Threads, IoBackendChoice::Auto] {
         let dir = disk_dir();
         let path = store_file(&dir, shape);
-        let open = || {
-            let mut options = options();
-            options.io_backend = backend;
-            Store::open(&path, options).unwrap()
-        };
+        let options = but(options(), |it| it.io_backend = backend);
+        let open = || Store::open(&path, options.clone()).unwrap();
         test(open(), &open);
     }
 }
 
-const SHAPE: Shape = Shape {
-    block_size: 4096,
-    ring_blocks: 64,
-    data_blocks: 2000,
-};
+const SHAPE: Shape = Shape::new(4096, 64, 2000);
 
 #[test]
 fn of_concurrent_puts_if_absent_exactly_one_wins() {
@@ -98,9 +90,8 @@ fn of_concurrent_puts_if_absent_exactly_one_wins() {
             }
             let stored = store.usage(LumpRange::ALL).unwrap().stored_bytes;
             // A lump in the data region takes one block, an embedded one its 900 bytes.
-            let embedded = (0..ROUNDS)
-                .filter(|&id| (u64::try_from(id).unwrap() + won(id)) % 3 == 0)
-                .count() as u64;
+            let is_embedded = |id: &u128| (*id as u64 + won(*id)).is_multiple_of(3);
+            let embedded = (0..ROUNDS).filter(is_embedded).count() as u64;
             let in_region = (ROUNDS as u64 - embedded) * 4096;
             assert_eq!(stored, in_region + embedded * 900);
             // Those of losers are free with the next records.
@@ -182,16 +173,15 @@ fn a_put_if_absent_is_possible_again_after_a_delete() {
         let writes = store.disk.submitted();
         let second = store.begin_put(1, &content(1, 2, 700), how);
         store.settle();
+        let second = second.try_recv().unwrap();
         assert!(matches!(
-            second.try_recv().unwrap(),
+            second,
             Err(Error::AlreadyExists { id: LumpId(1) })
         ));
         assert_eq!(store.disk.submitted(), writes, "refused without any I/O");
         assert_eq!(store.get(1), Some(old));
         // Sent together, in this order: the log has them in this order.
-        let delete = store
-            .send(|store, done| store.submit_delete(ctx(), LumpId(1), Durability::Synced, done))
-            .unwrap();
+        let delete = store.begin_delete(1);
         let third = store.begin_put(1, &content(1, 3, 700), EMBEDDED_IF_ABSENT);
         store.settle();
         assert!(delete.try_recv().unwrap().unwrap().existed);
@@ -216,31 +206,25 @@ fn many_are_deleted_by_one_commit_and_each_is_answered() {
     }
     let commits = stats(&store).commits;
     let ids = |ids: &[u128]| ids.iter().copied().map(LumpId).collect::<Vec<_>>();
-    let gone = store
-        .delete_many(ctx(), ids(&[7, 99, 3, 7, 49]), Durability::Synced)
-        .unwrap();
+    let remove = |ids: Vec<LumpId>, how| store.delete_many(ctx(), ids, how);
+    let gone = remove(ids(&[7, 99, 3, 7, 49]), Durability::Synced).unwrap();
     assert_eq!(gone.existed, [true, false, true, false, true]);
     assert_eq!(gone.durability, Durability::Synced);
     let after = stats(&store);
     assert_eq!((after.commits, after.lumps), (commits + 1, 47));
-    let gone = store
-        .delete_many(ctx(), ids(&[3, 7]), Durability::Journaled)
-        .unwrap();
+    let gone = remove(ids(&[3, 7]), Durability::Journaled).unwrap();
     assert_eq!(gone.existed, [false, false]);
-    let none = store.delete_many(ctx(), Vec::new(), Durability::Synced);
+    let none = remove(Vec::new(), Durability::Synced);
     assert_eq!(none.unwrap(), DeleteManyOutcome::default());
     let too_many = vec![LumpId(0); Store::MAX_DELETE_IDS + 1];
-    assert!(matches!(
-        store.delete_many(ctx(), too_many, Durability::Synced),
-        Err(Error::TooManyIds {
-            got: 16_385,
-            max: 16_384
-        })
-    ));
+    let Err(Error::TooManyIds { got, max }) = remove(too_many, Durability::Synced) else {
+        panic!("too many ids were taken")
+    };
+    assert_eq!((got, max), (16_385, 16_384));
     // More than the ring can hold at once: several commits.
     let all: Vec<LumpId> = (0..Store::MAX_DELETE_IDS as u128).map(LumpId).collect();
     put(&store, 5000, b"x");
-    let gone = store.delete_many(ctx(), all, Durability::Synced).unwrap();
+    let gone = remove(all, Durability::Synced).unwrap();
     assert_eq!(gone.existed.iter().filter(|existed| **existed).count(), 48);
     assert_eq!(stats(&store).lumps, 0);
 }
@@ -251,10 +235,7 @@ fn cut_everywhere(lumps: u128, begin: impl Fn(&Timed), check: impl Fn(&mut Timed
     let image = blank_image(BlockSize::MIN, 64, 400, [7; 16]);
     let mut random = Random::new(lumps as u64);
     for seed in 0..6 {
-        let sim = SimOptions {
-            seed,
-            ..SimOptions::default()
-        };
+        let sim = but(SimOptions::default(), |it| it.seed = seed);
         let mut store = Timed::on(SimDisk::new(&image, sim), StoreOptions::new("sim"));
         for id in 0..lumps {
             store.put(id, &content(id, 1, 700));
@@ -328,20 +309,14 @@ fn small_lumps_go_into_the_journal_while_there_is_room() {
 
 fn small_lumps(commit: CommitMode) {
     let dir = disk_dir();
-    let options = StoreOptions {
-        commit,
-        ..options()
-    };
+    let options = but(options(), |it| it.commit = commit);
     let store = Store::open(&store_file(&dir, SHAPE), options).unwrap();
     let ring = store.stats().journal_capacity_bytes;
     let put = |id, len: u64| {
         let before = stats(&store);
         let bytes = content(id, 1, len.try_into().unwrap());
-        let mut lump = store.lump_buf(len).unwrap();
-        lump.extend(&bytes).unwrap();
-        let done = store
-            .put_with(ctx(), LumpId(id), lump, PutOptions::default())
-            .unwrap();
+        let (lump, how) = (buf(&store, &bytes), PutOptions::default());
+        let done = store.put_with(ctx(), LumpId(id), lump, how).unwrap();
         let found = store.head(ctx(), LumpId(id)).unwrap();
         assert_eq!((found.placement, found.length), (done.placement, len));
         let got = store.get(ctx(), LumpId(id)).unwrap();
@@ -389,9 +364,7 @@ fn a_frozen_store_ends_what_is_under_way_and_changes_nothing_more() {
     store.step();
     let frozen = store.send(|store, done| store.submit_freeze(done)).unwrap();
     let late = store.begin_put(3, &content(3, 1, 700), PutOptions::default());
-    let deleted = store
-        .send(|store, done| store.submit_delete(ctx(), LumpId(1), Durability::Synced, done))
-        .unwrap();
+    let deleted = store.begin_delete(1);
     store.step();
     assert!(frozen.try_recv().is_err(), "a put is under way");
     store.settle();
@@ -408,9 +381,7 @@ fn a_frozen_store_ends_what_is_under_way_and_changes_nothing_more() {
     sync.try_recv().unwrap().unwrap();
     store.store.thaw();
     store.put(1, b"two");
-    let deleted = store
-        .send(|store, done| store.submit_delete(ctx(), LumpId(2), Durability::Synced, done))
-        .unwrap();
+    let deleted = store.begin_delete(2);
     store.settle();
     assert!(deleted.try_recv().unwrap().unwrap().existed);
     assert_eq!(changes(&mut store), (before.wrapping_add(3), 1));

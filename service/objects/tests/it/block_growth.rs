@@ -247,9 +247,8 @@ fn a_full_journal_has_room_for_deletes() {
                 assert!(done.unwrap().existed);
             }
             for number in 0..kept / 2 {
-                put(&objects, "bucket", &key(number), (2, 5), always)
-                    .await
-                    .unwrap();
+                let done = put(&objects, "bucket", &key(number), (2, 5), always).await;
+                done.unwrap();
             }
         });
         assert_eq!(list(&objects).len() as u64, (kept / 2).min(10_000));

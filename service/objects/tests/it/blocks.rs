@@ -1,6 +1,7 @@
 //! Blocks of JuiceFS: what is known of them, when a key is one, and what readers see.
 use crate::common::{
-    close, content, ctx, disk, engine_ctx, etag, get, list, lumps, open, pairs, put, put_with, run,
+    close, content, ctx, disk, engine_ctx, etag, get, list, lumps, open, pairs, put, put_with,
+    rest_of, run, stored,
 };
 use lumpscope_engine::{Durability, LumpId, Placement, Store};
 use lumpscope_objects::id::LumpKind;
@@ -42,10 +43,9 @@ fn what_is_known_of_a_block_comes_back() {
         condition: Condition::IfAbsent,
     };
     let put = run(put_with(&objects, KEY, 700, (info, commit))).unwrap();
-    assert_eq!(
-        (put.size, put.crc32c, put.attributes.len()),
-        (700, Some(77), 2)
-    );
+    assert_eq!(put.size, 700);
+    assert_eq!(put.crc32c, Some(77));
+    assert_eq!(put.attributes.len(), 2);
     // The bucket, the volume, the block.
     assert_eq!((lumps(&store), block_lumps(&store).len()), (3, 1));
     close(objects, store);
@@ -95,10 +95,8 @@ async fn upload(objects: &Objects, key: &str) {
     part.commit(ctx(), PartCommit::default()).await.unwrap();
     let name = ("bucket", key, upload.as_str());
     let parts = [(1, Default::default())];
-    objects
-        .complete(ctx(), name, &parts, CommitInfo::default())
-        .await
-        .unwrap();
+    let done = objects.complete(ctx(), name, &parts, CommitInfo::default());
+    done.await.unwrap();
 }
 
 #[test]
@@ -131,44 +129,25 @@ fn what_does_not_fit_is_an_object_of_the_catalogue() {
         ] {
             let key = format!("chunks/0/0/{slice}_0_700");
             put_with(&objects, &key, len, (info, commit)).await.unwrap();
-            assert_eq!(
-                get(&objects, "bucket", &key).await.unwrap(),
-                content(1, len)
-            );
+            let expected = content(1, len);
+            assert_eq!(get(&objects, "bucket", &key).await.unwrap(), expected);
         }
         upload(&objects, "chunks/0/0/7_0_700").await;
         // Longer than a piece; and a copy of a block, which is one again.
-        put(
-            &objects,
-            "bucket",
-            "chunks/0/0/8_0_1001",
-            (1, 1001),
-            Condition::Always,
-        )
-        .await
-        .unwrap();
-        for (to, from) in [
-            ("chunks/0/0/9_0_700", 0),
-            ("elsewhere", 0),
-            ("chunks/0/0/99_0_9", 0),
-        ] {
-            let from = format!("chunks/0/0/{from}_0_700");
-            let from = objects.read(ctx(), "bucket", &from).await.unwrap();
+        stored(&objects, "chunks/0/0/8_0_1001", (1, 1001)).await;
+        for to in ["chunks/0/0/9_0_700", "elsewhere", "chunks/0/0/99_0_9"] {
+            let from = objects.read(ctx(), "bucket", "chunks/0/0/0_0_700").await;
             let how = (None, Condition::Always);
-            objects
-                .copy(ctx(), from, ("bucket", to), how)
-                .await
-                .unwrap();
+            let copy = objects.copy(ctx(), from.unwrap(), ("bucket", to), how);
+            copy.await.unwrap();
             assert_eq!(get(&objects, "bucket", to).await.unwrap(), content(1, 700));
         }
     });
     let found = blocks(&objects);
-    let want = [
-        "chunks/0/0/0_0_700",
-        "chunks/0/0/4_0_700",
-        "chunks/0/0/9_0_700",
-    ];
-    assert_eq!(found, want);
+    assert_eq!(
+        found,
+        [0, 4, 9].map(|slice| format!("chunks/0/0/{slice}_0_700"))
+    );
     assert_eq!(list(&objects).len(), 12);
 }
 
@@ -198,10 +177,8 @@ fn conditions_overwrites_and_deletes_mean_what_they_mean() {
         assert!(put(3, Condition::IfPresent).await.unwrap().replaced);
         assert!(delete(Condition::IfMatch(etag(3))).await.unwrap().existed);
         assert!(!delete(Condition::Always).await.unwrap().existed);
-        assert!(matches!(
-            objects.head(ctx(), "bucket", KEY).await,
-            Err(ObjectError::NoSuchKey { .. })
-        ));
+        let found = objects.head(ctx(), "bucket", KEY).await;
+        assert!(matches!(found, Err(ObjectError::NoSuchKey { .. })));
         // And anew, in the same minute: who began before reads what there was then.
         assert!(!put(4, Condition::IfAbsent).await.unwrap().replaced);
         assert_eq!(block_lumps(&store).len(), 1);
@@ -222,9 +199,8 @@ fn a_bucket_with_blocks_is_not_empty() {
             objects.create_bucket(ctx(), "bucket").await.unwrap();
             objects.create_bucket(ctx(), "other").await.unwrap();
             for bucket in ["bucket", "other"] {
-                put(&objects, bucket, KEY, (round, 700), Condition::IfAbsent)
-                    .await
-                    .unwrap();
+                let done = put(&objects, bucket, KEY, (round, 700), Condition::IfAbsent).await;
+                done.unwrap();
             }
             let refused = objects.delete_bucket(ctx(), "bucket").await;
             assert!(matches!(refused, Err(ObjectError::BucketNotEmpty { .. })));
@@ -247,18 +223,16 @@ fn a_store_has_256_volumes_and_then_the_catalogue() {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for number in 0..260 {
             let key = format!("{number}/chunks/0/0/1_0_5");
-            put(&objects, "bucket", &key, (1, 5), Condition::IfAbsent)
-                .await
-                .unwrap();
+            let done = put(&objects, "bucket", &key, (1, 5), Condition::IfAbsent).await;
+            done.unwrap();
         }
     });
     assert_eq!((list(&objects).len(), blocks(&objects).len()), (260, 256));
     close(objects, store);
     let (objects, report, _store) = open(&disk);
-    assert_eq!(
-        (report.volumes, report.blocks, report.objects),
-        (256, 256, 4)
-    );
+    assert_eq!(report.volumes, 256);
+    assert_eq!(report.blocks, 256);
+    assert_eq!(report.objects, 4);
     assert_eq!((list(&objects).len(), blocks(&objects).len()), (260, 256));
 }
 
@@ -266,9 +240,8 @@ fn a_store_has_256_volumes_and_then_the_catalogue() {
 fn tamper(store: &Store, id: LumpId, bytes: &[u8]) {
     let mut buf = store.lump_buf(bytes.len() as u64).unwrap();
     buf.extend(bytes).unwrap();
-    store
-        .put(engine_ctx(), id, buf, Placement::Data, Durability::Synced)
-        .unwrap();
+    let put = store.put(engine_ctx(), id, buf, Placement::Data, Durability::Synced);
+    put.unwrap();
 }
 
 #[test]
@@ -277,9 +250,8 @@ fn a_wrong_trailer_is_never_served() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent)
-            .await
-            .unwrap();
+        let done = put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent).await;
+        done.unwrap();
     });
     let id = block_lumps(&store)[0];
     let right = store.get(engine_ctx(), id).unwrap().to_vec();
@@ -287,23 +259,21 @@ fn a_wrong_trailer_is_never_served() {
         tamper(&store, id, bytes);
         run(async {
             let part = objects.read_part(ctx(), "bucket", KEY, |_| Some(0..5));
+            let over = put(
+                &objects,
+                "bucket",
+                KEY,
+                (2, 700),
+                Condition::IfMatch(etag(1)),
+            );
             let found = [
                 objects.head(ctx(), "bucket", KEY).await.map(drop),
                 objects.read(ctx(), "bucket", KEY).await.map(drop),
                 part.await.map(drop),
-                put(
-                    &objects,
-                    "bucket",
-                    KEY,
-                    (2, 700),
-                    Condition::IfMatch(etag(1)),
-                )
-                .await
-                .map(drop),
+                over.await.map(drop),
             ];
-            found
-                .iter()
-                .all(|it| matches!(it, Err(ObjectError::Damaged { .. })))
+            let is_damaged = |it: &Result<(), _>| matches!(it, Err(ObjectError::Damaged { .. }));
+            found.iter().all(is_damaged)
         })
     };
     for at in 700..right.len() {
@@ -334,9 +304,8 @@ fn blocks_of_no_volume_are_swept() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent)
-            .await
-            .unwrap();
+        let done = put(&objects, "bucket", KEY, (1, 700), Condition::IfAbsent).await;
+        done.unwrap();
     });
     let (_, block) = BlockKey::parse(KEY).unwrap();
     tamper(&store, block.id(7, 0), &[0; 10]);
@@ -372,9 +341,8 @@ fn many_at_once_see_one_version() {
     let writer = |objects: Objects| async move {
         for version in 1..=LAST {
             let condition = Condition::Always;
-            put(&objects, "bucket", KEY, (version, 700), condition)
-                .await
-                .unwrap();
+            let done = put(&objects, "bucket", KEY, (version, 700), condition).await;
+            done.unwrap();
             if version % 3 > 0 && version < LAST {
                 objects
                     .delete(ctx(), "bucket", KEY, condition)
@@ -383,9 +351,8 @@ fn many_at_once_see_one_version() {
             }
             if version % 50 == 25 {
                 // From the catalogue to a block would be by a delete; this stays.
-                put(&objects, "bucket", STAYS, (version, 700), condition)
-                    .await
-                    .unwrap();
+                let done = put(&objects, "bucket", STAYS, (version, 700), condition).await;
+                done.unwrap();
             }
         }
     };
@@ -405,10 +372,7 @@ fn many_at_once_see_one_version() {
                 if parts {
                     reader.select(round..round + 300).unwrap();
                 }
-                let mut got = Vec::new();
-                while let Some(bytes) = reader.next(ctx()).await {
-                    got.extend_from_slice(&bytes.unwrap());
-                }
+                let got = rest_of(&mut reader).await;
                 let version = reader.info().etag.md5[..8].try_into().unwrap();
                 let want = content(u64::from_be_bytes(version), 700);
                 let range = reader.range();
@@ -420,9 +384,7 @@ fn many_at_once_see_one_version() {
     };
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", STAYS, (0, 700), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, STAYS, (0, 700)).await;
         tokio::join!(
             writer(objects.clone()),
             reader(objects.clone(), false),

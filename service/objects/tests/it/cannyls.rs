@@ -12,7 +12,7 @@ mod peer;
 
 use std::collections::BTreeMap;
 
-use crate::common::{close, content, ctx, engine_ctx, etag, get, open, put, run};
+use crate::common::{close, content, ctx, engine_ctx, etag, get, open, run, stored};
 use lumpscope_engine::device::sim::{Random, SimDisk, SimOptions};
 use lumpscope_engine::{LumpId, LumpRange, Store};
 use lumpscope_objects::{
@@ -68,9 +68,7 @@ async fn change(objects: &Objects, random: &mut Random, round: u64) {
             objects.delete(ctx(), "bucket", key, always).await.unwrap();
         }
         if random.index(6) > 0 {
-            put(objects, "bucket", key, (round, len), Condition::Always)
-                .await
-                .unwrap();
+            stored(objects, key, (round, len)).await;
         }
     }
 }

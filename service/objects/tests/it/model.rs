@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::common::{
-    block_size, close, content, ctx, disk, etag, get, lumps, open, put, run, volumes,
+    block_size, close, content, ctx, disk, etag, get, lumps, open, put, removed, rest_of, run,
+    stored, volumes,
 };
 use lumpscope_engine::Store;
 use lumpscope_objects::{
@@ -135,17 +136,12 @@ async fn try_get(objects: &Objects, model: &Model, key: &str, (from, len): (usiz
     };
     let mut reader = objects.read_part(ctx(), "bucket", key, part).await.unwrap();
     assert_eq!(reader.info().etag, etag(version));
-    assert_eq!(
-        objects.head(ctx(), "bucket", key).await.unwrap(),
-        *reader.info()
-    );
+    let head = objects.head(ctx(), "bucket", key).await.unwrap();
+    assert_eq!(head, *reader.info());
     let selected = reader.select(from as u64..(from + len) as u64);
     assert_eq!(selected.is_ok(), from < size);
     if selected.is_ok() {
-        let mut got = Vec::new();
-        while let Some(bytes) = reader.next(ctx()).await {
-            got.extend_from_slice(&bytes.unwrap());
-        }
+        let got = rest_of(&mut reader).await;
         assert_eq!(got, content(version, size)[from..(from + len).min(size)]);
     }
 }
@@ -162,11 +158,8 @@ fn try_list(objects: &Objects, model: &Model, (prefix, grouped): (&str, bool), m
         let page = run(objects.list("bucket", &query)).unwrap();
         assert!(page.entries.len() + page.prefixes.len() <= max);
         groups.extend(page.prefixes);
-        found.extend(
-            page.entries
-                .into_iter()
-                .map(|entry| (entry.key, entry.size)),
-        );
+        let entries = page.entries.into_iter();
+        found.extend(entries.map(|entry| (entry.key, entry.size)));
         match page.next {
             Some(next) => query.after = Some(next),
             None => break,
@@ -268,9 +261,7 @@ fn many_at_once_see_old_or_new() {
             match worker % 3 {
                 0 => {
                     let len = usize::try_from(round * 100).unwrap();
-                    put(&objects, "bucket", "key", (version, len), Condition::Always)
-                        .await
-                        .unwrap();
+                    stored(&objects, "key", (version, len)).await;
                 }
                 1 => {
                     let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
@@ -291,19 +282,15 @@ fn many_at_once_see_old_or_new() {
                         etag: etag(version),
                         ..CommitInfo::default()
                     };
-                    let commit = writer.commit(ctx(), commit);
-                    let _ =
-                        tokio::time::timeout(std::time::Duration::from_micros(round * 20), commit)
-                            .await;
+                    let patience = std::time::Duration::from_micros(round * 20);
+                    let _ = tokio::time::timeout(patience, writer.commit(ctx(), commit)).await;
                 }
             }
         }
     };
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (0, 10), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (0, 10)).await;
         tokio::join!(
             one(objects.clone(), 0),
             one(objects.clone(), 1),
@@ -318,20 +305,16 @@ fn many_at_once_see_old_or_new() {
     let (objects, report, store) = open(&disk);
     assert_eq!((report.objects, report.swept_records), (1, 0));
     assert_eq!(lumps(&store), 2 + size.div_ceil(1000));
-    assert_eq!(
-        run(get(&objects, "bucket", "key")).unwrap().len() as u64,
-        size
-    );
+    let got = run(get(&objects, "bucket", "key")).unwrap();
+    assert_eq!(got.len() as u64, size);
 }
 
 /// Bytes of memory that this process has.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    let kib: u64 = kib.parse().unwrap();
     kib * 1024
 }
 
@@ -393,10 +376,8 @@ fn a_hundred_thousand_keys_are_listed() {
     let (objects, report, _store) = open(&disk);
     assert_eq!(report.objects, KEYS);
     let memory = resident().saturating_sub(before) / KEYS;
-    println!(
-        "opened in {:?}, {memory} bytes of memory a key",
-        since.elapsed()
-    );
+    let took = since.elapsed();
+    println!("opened in {took:?}, {memory} bytes of memory a key");
     let since = Instant::now();
     assert_eq!(list_all(&objects), (KEYS, 100));
     println!("listed in {:?}", since.elapsed());
@@ -471,16 +452,8 @@ fn a_full_journal_refuses_and_loses_nothing() {
     assert_eq!(report.objects, kept as u64);
     // A delete has room, and makes room.
     run(async {
-        objects
-            .delete(ctx(), "bucket", "key-00000", Condition::Always)
-            .await
-            .unwrap();
-        objects
-            .delete(ctx(), "bucket", "key-00001", Condition::Always)
-            .await
-            .unwrap();
-        put(&objects, "bucket", "new", (1, 0), Condition::Always)
-            .await
-            .unwrap();
+        removed(&objects, "key-00000").await;
+        removed(&objects, "key-00001").await;
+        stored(&objects, "new", (1, 0)).await;
     });
 }

@@ -1,5 +1,8 @@
 //! Buckets, writing, reading, deleting, conditions, listing: on a simulated disk.
-use crate::common::{close, content, ctx, disk, engine_ctx, etag, get, lumps, open, put, run};
+use crate::common::{
+    close, content, ctx, disk, engine_ctx, etag, get, lumps, open, put, removed, rest_of, run,
+    stored,
+};
 use lumpscope_engine::{Durability, Error, LumpId, Placement, Store, StoreOptions};
 use lumpscope_objects::id::LumpKind;
 use lumpscope_objects::{
@@ -31,10 +34,8 @@ fn objects_come_back_after_a_restart() {
             let key = format!("k/{len}");
             let got = get(&objects, "photos", &key).await.unwrap();
             assert_eq!(got, content(version as u64, len));
-            assert_eq!(
-                objects.head(ctx(), "photos", &key).await.unwrap().etag,
-                etag(version as u64)
-            );
+            let head = objects.head(ctx(), "photos", &key).await.unwrap();
+            assert_eq!(head.etag, etag(version as u64));
         }
     });
 }
@@ -45,23 +46,15 @@ fn ranges_are_cut_out_of_the_pieces() {
     let (objects, _, _store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (4, 4321), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (4, 4321)).await;
         let all = content(4, 4321);
         for range in [0..1, 999..1001, 1000..2000, 4320..9999, 1..4321, 2500..2501] {
             let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
             reader.select(range.clone()).unwrap();
-            let mut got = Vec::new();
-            while let Some(bytes) = reader.next(ctx()).await {
-                got.extend_from_slice(&bytes.unwrap());
-            }
+            let got = rest_of(&mut reader).await;
             let end = usize::try_from(range.end).unwrap().min(all.len());
-            assert_eq!(
-                got,
-                all[usize::try_from(range.start).unwrap()..end],
-                "{range:?}"
-            );
+            let expected = &all[usize::try_from(range.start).unwrap()..end];
+            assert_eq!(got, expected, "{range:?}");
         }
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         let behind = reader.select(4321..4322);
@@ -78,27 +71,15 @@ fn a_reader_outlives_overwrites_and_deletes() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (1, 5000), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 5000)).await;
         let mut first = objects.read(ctx(), "bucket", "key").await.unwrap();
-        put(&objects, "bucket", "key", (2, 5000), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (2, 5000)).await;
         let mut second = objects.read(ctx(), "bucket", "key").await.unwrap();
-        objects
-            .delete(ctx(), "bucket", "key", Condition::Always)
-            .await
-            .unwrap();
-        assert!(matches!(
-            objects.read(ctx(), "bucket", "key").await,
-            Err(ObjectError::NoSuchKey { .. })
-        ));
+        removed(&objects, "key").await;
+        let found = objects.read(ctx(), "bucket", "key").await;
+        assert!(matches!(found, Err(ObjectError::NoSuchKey { .. })));
         for (reader, version) in [(&mut first, 1), (&mut second, 2)] {
-            let mut got = Vec::new();
-            while let Some(bytes) = reader.next(ctx()).await {
-                got.extend_from_slice(&bytes.unwrap());
-            }
+            let got = rest_of(reader).await;
             assert_eq!(got, content(version, 5000));
         }
     });
@@ -167,10 +148,8 @@ fn conditions_are_decided_at_the_commit() {
         put(4, Condition::IfMatch(now)).await.unwrap();
         assert!(failed(put(5, Condition::IfMatch(now)).await));
         let delete = |condition| objects.delete(ctx(), "bucket", "key", condition);
-        assert!(matches!(
-            delete(Condition::IfMatch(now)).await,
-            Err(ObjectError::ConditionFailed { .. })
-        ));
+        let found = delete(Condition::IfMatch(now)).await;
+        assert!(matches!(found, Err(ObjectError::ConditionFailed { .. })));
         assert!(delete(Condition::IfMatch(etag(4))).await.unwrap().existed);
         assert!(!delete(Condition::Always).await.unwrap().existed);
         let missing = delete(Condition::IfPresent).await;
@@ -188,15 +167,10 @@ fn buckets_are_deleted_when_empty() {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         let again = objects.create_bucket(ctx(), "bucket").await;
         assert!(matches!(again, Err(ObjectError::BucketExists { .. })));
-        put(&objects, "bucket", "key", (1, 10), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 10)).await;
         let full = objects.delete_bucket(ctx(), "bucket").await;
         assert!(matches!(full, Err(ObjectError::BucketNotEmpty { .. })));
-        objects
-            .delete(ctx(), "bucket", "key", Condition::Always)
-            .await
-            .unwrap();
+        removed(&objects, "key").await;
         let writer = objects.begin("bucket", "key", PutInfo::default()).unwrap();
         objects.delete_bucket(ctx(), "bucket").await.unwrap();
         assert!(objects.buckets().is_empty());
@@ -238,9 +212,7 @@ fn lists_have_pages_prefixes_and_groups() {
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for key in keys {
-            put(&objects, "bucket", key, (1, 1), Condition::Always)
-                .await
-                .unwrap();
+            stored(&objects, key, (1, 1)).await;
         }
     });
     let query = |prefix: &str, delimiter: &str, max| ListQuery {
@@ -255,10 +227,8 @@ fn lists_have_pages_prefixes_and_groups() {
         assert_eq!(pages(&objects, &query("", "", max)), all);
         let top = ["a", "a/*", "a0", "b/*", "z\u{1}", "ä/*"];
         assert_eq!(pages(&objects, &query("", "/", max)), top);
-        assert_eq!(
-            pages(&objects, &query("a/", "/", max)),
-            ["a/", "a/1", "a/2/*"]
-        );
+        let expected = ["a/", "a/1", "a/2/*"];
+        assert_eq!(pages(&objects, &query("a/", "/", max)), expected);
         assert_eq!(pages(&objects, &query("ä", "/", max)), ["ä/*"]);
         assert!(pages(&objects, &query("q", "/", max)).is_empty());
     }
@@ -279,23 +249,15 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (1, 3000), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 3000)).await;
     });
     // Data that no record names.
     let mut orphan = store.lump_buf(1).unwrap();
     orphan.extend(&[1]).unwrap();
     let id = LumpId(LumpKind::Piece.range().start.0 + (77 << 40));
-    store
-        .put(
-            engine_ctx(),
-            id,
-            orphan,
-            Placement::Data,
-            Durability::Synced,
-        )
-        .unwrap();
+    let durability = Durability::Synced;
+    let done = store.put(engine_ctx(), id, orphan, Placement::Data, durability);
+    done.unwrap();
     let before = lumps(&store);
     close(objects, store);
     let options = StoreOptions {
@@ -305,10 +267,8 @@ fn a_read_only_store_is_read_and_left_as_it_is() {
     let store = Store::open_on(disk.device(), options).unwrap();
     let (objects, report) = Objects::open(store.clone(), crate::common::options()).unwrap();
     assert_eq!((report.objects, report.swept_pieces), (1, 0));
-    assert_eq!(
-        run(get(&objects, "bucket", "key")).unwrap(),
-        content(1, 3000)
-    );
+    let expected = content(1, 3000);
+    assert_eq!(run(get(&objects, "bucket", "key")).unwrap(), expected);
     let refused = run(put(&objects, "bucket", "key", (2, 1), Condition::Always));
     assert!(matches!(
         refused,

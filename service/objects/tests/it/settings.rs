@@ -1,11 +1,11 @@
 //! Settings of buckets, tags of objects, and deletes that look first.
-use crate::common::{close, content, ctx, disk, get, lumps, open, put, run};
+use crate::common::{close, content, ctx, disk, get, lumps, open, rest_of, run, stored};
 use lumpscope_objects::{BucketSetting, Condition, ObjectError, Pairs, PutInfo, TAG};
 
 fn tags(given: &[(&str, &str)]) -> Pairs {
     let tags = given.iter();
-    tags.map(|(name, value)| (format!("{TAG}{name}"), (*value).to_owned()))
-        .collect()
+    let pairs = tags.map(|(name, value)| (format!("{TAG}{name}"), (*value).to_owned()));
+    pairs.collect()
 }
 
 #[test]
@@ -23,10 +23,8 @@ fn settings_last_as_long_as_their_bucket() {
             }
         }
         let new = Some("new".into());
-        objects
-            .set(ctx(), "one", (BucketSetting::Cors, new))
-            .await
-            .unwrap();
+        let done = objects.set(ctx(), "one", (BucketSetting::Cors, new)).await;
+        done.unwrap();
         let none = objects.set(ctx(), "two", (BucketSetting::Cors, None));
         none.await.unwrap();
         let long = Some("x".repeat(65_500).into());
@@ -61,10 +59,8 @@ fn settings_last_as_long_as_their_bucket() {
     assert_eq!(lumps(&store), 3);
     close(objects, store);
     let (objects, ..) = open(&disk);
-    assert_eq!(
-        objects.setting("one", BucketSetting::Lifecycle).unwrap(),
-        None
-    );
+    let found = objects.setting("one", BucketSetting::Lifecycle);
+    assert_eq!(found.unwrap(), None);
 }
 
 #[test]
@@ -73,9 +69,7 @@ fn tags_change_and_nothing_else_does() {
     let (objects, _, store) = open(&disk);
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", "key", (1, 3100), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, "key", (1, 3100)).await;
         let before = objects.head(ctx(), "bucket", "key").await.unwrap();
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         for given in [tags(&[("a", "1"), ("b", "2")]), tags(&[("c", "")])] {
@@ -85,10 +79,7 @@ fn tags_change_and_nothing_else_does() {
             after.attributes.retain(|pair| !given.contains(pair));
             assert_eq!(after, before);
         }
-        let mut got = Vec::new();
-        while let Some(bytes) = reader.next(ctx()).await {
-            got.extend_from_slice(&bytes.unwrap());
-        }
+        let got = rest_of(&mut reader).await;
         assert_eq!(got, content(1, 3100));
         let missing = objects.retag(ctx(), ("bucket", "none"), Vec::new()).await;
         assert!(matches!(missing, Err(ObjectError::NoSuchKey { .. })));
@@ -101,15 +92,11 @@ fn tags_change_and_nothing_else_does() {
     run(async {
         let info = objects.head(ctx(), "bucket", "key").await.unwrap();
         assert!(info.attributes.ends_with(&tags(&[("c", "")])));
-        assert_eq!(
-            get(&objects, "bucket", "key").await.unwrap(),
-            content(1, 3100)
-        );
+        let expected = content(1, 3100);
+        assert_eq!(get(&objects, "bucket", "key").await.unwrap(), expected);
         let always = Condition::Always;
-        objects
-            .delete(ctx(), "bucket", "key", always)
-            .await
-            .unwrap();
+        let done = objects.delete(ctx(), "bucket", "key", always).await;
+        done.unwrap();
     });
     drop(objects);
     store.sync().unwrap();
@@ -123,9 +110,7 @@ fn what_has_tags_has_a_record() {
     let key = "chunks/0/0/7_0_700";
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
-        put(&objects, "bucket", key, (1, 700), Condition::Always)
-            .await
-            .unwrap();
+        stored(&objects, key, (1, 700)).await;
         let tag = tags(&[("a", "1")]);
         let refused = objects.retag(ctx(), ("bucket", key), tag.clone()).await;
         assert!(
@@ -141,10 +126,8 @@ fn what_has_tags_has_a_record() {
         let mut writer = objects.begin("bucket", other, info).unwrap();
         writer.write(ctx(), &content(2, 700)).await.unwrap();
         writer.commit(ctx(), Default::default()).await.unwrap();
-        objects
-            .retag(ctx(), ("bucket", other), Vec::new())
-            .await
-            .unwrap();
+        let done = objects.retag(ctx(), ("bucket", other), Vec::new()).await;
+        done.unwrap();
         let info = objects.head(ctx(), "bucket", other).await.unwrap();
         assert!(info.attributes.is_empty());
     });
@@ -158,14 +141,9 @@ fn a_delete_that_looks_first_takes_only_what_it_means() {
     run(async {
         objects.create_bucket(ctx(), "bucket").await.unwrap();
         for key in ["key", "chunks/0/0/7_0_700"] {
-            put(&objects, "bucket", key, (1, 700), Condition::Always)
-                .await
-                .unwrap();
-            let modified = objects
-                .head(ctx(), "bucket", key)
-                .await
-                .unwrap()
-                .modified_ms;
+            stored(&objects, key, (1, 700)).await;
+            let before = objects.head(ctx(), "bucket", key).await.unwrap();
+            let modified = before.modified_ms;
             for is_meant in [false, true] {
                 let deleted = objects.delete_if(ctx(), ("bucket", key), |info| {
                     assert_eq!((info.size, info.modified_ms), (700, modified));

@@ -1,16 +1,15 @@
 //! Multipart uploads and copies: on a simulated disk.
 use std::time::Duration;
 
-use crate::common::{close, content, ctx, disk, etag, get, lumps, open, put, run};
+use crate::common::{close, content, ctx, disk, etag, get, lumps, open, rest_of, run, stored};
 use lumpscope_objects::{
     CommitInfo, Condition, ETag, ObjectError, ObjectInfo, Objects, PartCommit, PutInfo, UploadAfter,
 };
 
 async fn part(objects: &Objects, upload: &str, number: u16, (version, len): (u64, usize)) -> ETag {
     let size = version.is_multiple_of(2).then_some(len as u64);
-    let mut writer = objects
-        .upload_part("bucket", "key", upload, number, size)
-        .unwrap();
+    let writer = objects.upload_part("bucket", "key", upload, number, size);
+    let mut writer = writer.unwrap();
     writer.write(ctx(), &content(version, len)).await.unwrap();
     let commit = PartCommit {
         md5: etag(version).md5,
@@ -33,9 +32,7 @@ fn of_parts(parts: u16) -> CommitInfo {
 /// An upload of four parts over an object; part 2 comes twice.
 async fn four_parts(objects: &Objects) -> (String, Vec<(u16, ETag)>) {
     objects.create_bucket(ctx(), "bucket").await.unwrap();
-    put(objects, "bucket", "key", (77, 2500), Condition::Always)
-        .await
-        .unwrap();
+    stored(objects, "key", (77, 2500)).await;
     let put = PutInfo {
         content_type: Some("text/plain".to_owned()),
         metadata: vec![("a".to_owned(), "b".to_owned())],
@@ -80,17 +77,14 @@ fn parts_become_an_object() {
     let (upload, tags) = run(four_parts(&objects));
     close(objects, store);
     let (objects, report, store) = open(&disk);
-    assert_eq!(
-        (report.uploads, report.parts, report.swept_pieces),
-        (1, 4, 0)
-    );
+    assert_eq!(report.uploads, 1);
+    assert_eq!(report.parts, 4);
+    assert_eq!(report.swept_pieces, 0);
     let page = objects.parts("bucket", "key", &upload, (1, 2)).unwrap();
     let numbers: Vec<u16> = page.parts.iter().map(|part| part.number).collect();
     assert_eq!((numbers, page.next), (vec![2, 3], Some(3)));
-    let all: Vec<u8> = [(11, 2001), (12, 2002), (13, 2003)]
-        .into_iter()
-        .flat_map(|(version, len)| content(version, len))
-        .collect();
+    let all = [(11, 2001), (12, 2002), (13, 2003)];
+    let all = all.map(|(version, len)| content(version, len)).concat();
     run(async {
         refused(&objects, &upload, &tags).await;
         let name = ("bucket", "key", upload.as_str());
@@ -102,10 +96,7 @@ fn parts_become_an_object() {
         let mut reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         assert_eq!(reader.info().content_type.as_deref(), Some("text/plain"));
         reader.select(1999..4005).unwrap();
-        let mut got = Vec::new();
-        while let Some(bytes) = reader.next(ctx()).await {
-            got.extend_from_slice(&bytes.unwrap());
-        }
+        let got = rest_of(&mut reader).await;
         assert_eq!(got, all[1999..4005]);
         let reader = objects.read(ctx(), "bucket", "key").await.unwrap();
         let how = (None, Condition::IfAbsent);
@@ -155,37 +146,19 @@ fn uploads_are_listed_aborted_and_expire() {
             key: "b".to_owned(),
             id: None,
         };
-        assert_eq!(
-            objects
-                .uploads("bucket", "k", (Some(&behind), 9))
-                .unwrap()
-                .uploads
-                .len(),
-            2
-        );
+        let found = objects.uploads("bucket", "k", (Some(&behind), 9)).unwrap();
+        assert_eq!(found.uploads.len(), 2);
         let other = objects.abort(ctx(), "bucket", "other", &ids[0]).await;
         assert!(matches!(other, Err(ObjectError::NoSuchUpload { .. })));
-        objects
-            .abort(ctx(), "bucket", "key", &ids[0])
-            .await
-            .unwrap();
+        let own = objects.abort(ctx(), "bucket", "key", &ids[0]).await;
+        own.unwrap();
         let gone = objects.upload_part("bucket", "key", &ids[0], 1, None);
         assert!(matches!(gone, Err(ObjectError::NoSuchUpload { .. })));
-        assert_eq!(
-            objects
-                .expire(ctx(), Duration::from_secs(3600))
-                .await
-                .unwrap(),
-            0
-        );
+        let expired = objects.expire(ctx(), Duration::from_secs(3600)).await;
+        assert_eq!(expired.unwrap(), 0);
         std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(
-            objects
-                .expire(ctx(), Duration::from_millis(1))
-                .await
-                .unwrap(),
-            3
-        );
+        let expired = objects.expire(ctx(), Duration::from_millis(1)).await;
+        assert_eq!(expired.unwrap(), 3);
     });
     store.sync().unwrap();
     assert_eq!(lumps(&store), 1);

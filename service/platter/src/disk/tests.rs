@@ -7,6 +7,10 @@ fn disk(policy: Policy) -> Disk {
     Disk::new(&by_name("st1000dm003").unwrap(), policy).unwrap()
 }
 
+fn stream(requests: u64, request: impl Fn(u64) -> Request) -> Vec<Request> {
+    (0..requests).map(request).collect()
+}
+
 /// Serves requests one after the other, each when the one before is done.
 fn in_turn(disk: &mut Disk, requests: &[Request]) -> Vec<Served> {
     let mut now_ns = 0;
@@ -52,11 +56,8 @@ fn every_movement_of_the_arm_is_kept_for_who_asks() {
 #[test]
 fn a_flush_waits_until_nothing_is_dirty() {
     let mut disk = disk(Policy::default());
-    let requests = [
-        Request::write(1 << 30, 8),
-        Request::flush(),
-        Request::flush(),
-    ];
+    let flush = Request::flush();
+    let requests = [Request::write(1 << 30, 8), flush, flush];
     let served = in_turn(&mut disk, &requests);
     assert!(served[1].latency_ns() > 10 * MS, "{:?}", served[1]);
     assert_eq!(disk.dirty_bytes(), 0);
@@ -97,9 +98,7 @@ fn a_drive_that_is_kept_busy_with_reads_does_not() {
 #[test]
 fn a_full_cache_makes_writes_wait_for_the_platters() {
     let mut disk = disk(Policy::default());
-    let requests: Vec<Request> = (0..400)
-        .map(|number| Request::write(number * u64::from(MIB), MIB))
-        .collect();
+    let requests = stream(400, |number| Request::write(number * u64::from(MIB), MIB));
     let served = in_turn(&mut disk, &requests);
     assert!(served.iter().all(|one| one.cached));
     assert_eq!(served[10].wait_ns, 0);
@@ -114,25 +113,19 @@ fn a_full_cache_makes_writes_wait_for_the_platters() {
 fn a_read_waits_for_the_run_under_the_head_and_not_for_the_batch() {
     // Many small extents: a read waits for one of them at most.
     let mut disk = disk(Policy::default());
-    let requests: Vec<Request> = (0..6000)
-        .map(|number| Request::write(number * 100_000, 8))
-        .collect();
+    let requests = stream(6000, |number| Request::write(number * 100_000, 8));
     let served = in_turn(&mut disk, &requests);
     let now_ns = served.last().unwrap().done_ns;
     assert!(disk.counts().media_writes > 0);
-    let read = disk
-        .serve(now_ns, &Request::read(1_900_000_000, 8))
-        .unwrap();
+    let far = Request::read(1_900_000_000, 8);
+    let read = disk.serve(now_ns, &far).unwrap();
     assert!(read.wait_ns < 15 * MS, "{read:?}");
     // One long run: it waits for that.
     let mut disk = self::disk(Policy::default());
-    let requests: Vec<Request> = (0..22)
-        .map(|number| Request::write(number * u64::from(MIB), MIB))
-        .collect();
+    let requests = stream(22, |number| Request::write(number * u64::from(MIB), MIB));
     let now_ns = in_turn(&mut disk, &requests).last().unwrap().done_ns;
-    let read = disk
-        .serve(now_ns, &Request::read(1_900_000_000, 8))
-        .unwrap();
+    let far = Request::read(1_900_000_000, 8);
+    let read = disk.serve(now_ns, &far).unwrap();
     assert!((75 * MS..133 * MS).contains(&read.wait_ns), "{read:?}");
 }
 
@@ -156,10 +149,8 @@ fn what_is_dirty_may_be_written_out_before_a_read() {
     assert_eq!((counts.media_writes, counts.partial_revolutions), (2, 0));
     let mut lazy = disk(Policy::default());
     let waits = in_turn(&mut lazy, &requests);
-    assert_eq!(
-        (lazy.dirty_bytes(), lazy.counts().media_writes),
-        (1008 << 9, 0)
-    );
+    assert_eq!(lazy.dirty_bytes(), 1008 << 9);
+    assert_eq!(lazy.counts().media_writes, 0);
     assert!(served[1].wait_ns > waits[1].wait_ns);
     // Rewriting an end that is on the platters costs a turn for its rest.
     let whole = [
@@ -171,30 +162,23 @@ fn what_is_dirty_may_be_written_out_before_a_read() {
     let mut eager = disk(policy.with_overlap());
     in_turn(&mut eager, &whole);
     let counts = eager.counts();
-    assert_eq!(
-        (counts.partial_revolutions, counts.overlap_revolutions),
-        (1, 0)
-    );
+    assert_eq!(counts.partial_revolutions, 1);
+    assert_eq!(counts.overlap_revolutions, 0);
 }
 
 #[test]
 fn a_write_through_that_follows_another_too_late_waits_a_turn() {
     let policy = Policy::default().write_through();
     let mut disk = disk(policy);
-    let requests: Vec<Request> = (0..50)
-        .map(|number| Request::write(number * 512, 512))
-        .collect();
+    let requests = stream(50, |number| Request::write(number * 512, 512));
     let served = in_turn(&mut disk, &requests);
     let mean = served[49].done_ns / 50;
     // A revolution and 256 KiB: 9.5 ms.
     assert!((9 * MS..10 * MS).contains(&mean), "{mean}");
     // Queued, they are one stream.
     let mut disk = self::disk(policy);
-    let last = requests
-        .iter()
-        .map(|request| disk.serve(0, request).unwrap())
-        .last();
-    let mean = last.unwrap().done_ns / 50;
+    let served = requests.iter().map(|request| disk.serve(0, request));
+    let mean = served.last().unwrap().unwrap().done_ns / 50;
     assert!(mean < 1_600_000, "{mean}");
 }
 
@@ -204,11 +188,7 @@ fn fua_is_written_through() {
     let write = Request::write(1 << 30, 8);
     let served = in_turn(&mut disk, &[write, Request { fua: true, ..write }]);
     assert!(!served[1].cached && served[1].seek_ns > 0);
-    assert_eq!(
-        disk.dirty_bytes(),
-        0,
-        "what is on the platters is not dirty"
-    );
+    assert_eq!(disk.dirty_bytes(), 0, "it is on the platters");
 }
 
 #[test]
@@ -229,19 +209,12 @@ fn a_part_of_a_physical_sector_is_read_first() {
     }];
     let cached = [Request::write(1 << 30, 7), Request::flush()];
     let (free, _) = run(PartialSectors::Free, &through);
-    assert_eq!(
-        run(PartialSectors::ReadFirst, &through),
-        (free + revolution_ns, 1)
-    );
-    assert_eq!(
-        run(PartialSectors::WriteThroughOnly, &through),
-        (free + revolution_ns, 1)
-    );
+    let expected = (free + revolution_ns, 1);
+    assert_eq!(run(PartialSectors::ReadFirst, &through), expected);
+    assert_eq!(run(PartialSectors::WriteThroughOnly, &through), expected);
     let (free, _) = run(PartialSectors::Free, &cached);
-    assert_eq!(
-        run(PartialSectors::ReadFirst, &cached),
-        (free + revolution_ns, 1)
-    );
+    let expected = (free + revolution_ns, 1);
+    assert_eq!(run(PartialSectors::ReadFirst, &cached), expected);
     assert_eq!(run(PartialSectors::WriteThroughOnly, &cached), (free, 0));
     // Whole ones need nothing.
     let whole = [Request::write(1 << 30, 16), Request::flush()];
@@ -251,9 +224,7 @@ fn a_part_of_a_physical_sector_is_read_first() {
 #[test]
 fn reading_on_is_read_ahead() {
     let mut disk = disk(Policy::default());
-    let requests: Vec<Request> = (0..200)
-        .map(|number| Request::read(number * 256, 256))
-        .collect();
+    let requests = stream(200, |number| Request::read(number * 256, 256));
     let served = in_turn(&mut disk, &requests);
     assert!(served[1..].iter().all(|one| one.cached));
     assert_eq!(disk.counts().media_reads, 1);
@@ -272,9 +243,7 @@ fn without_read_ahead_every_read_turns() {
         read_ahead: false,
         ..Policy::default()
     });
-    let requests: Vec<Request> = (0..50)
-        .map(|number| Request::read(number * 256, 256))
-        .collect();
+    let requests = stream(50, |number| Request::read(number * 256, 256));
     let served = in_turn(&mut disk, &requests);
     assert!(served[1..].iter().all(|one| one.latency_ns() > 8 * MS));
 }
@@ -283,10 +252,8 @@ fn without_read_ahead_every_read_turns() {
 fn what_was_read_and_then_written_is_not_read_from_memory() {
     let mut disk = disk(Policy::default().write_through());
     let (far, here) = (Request::read(1 << 30, 8), Request::read(0, 8));
-    let served = in_turn(
-        &mut disk,
-        &[here, far, here, Request::write(4, 8), far, here],
-    );
+    let over = Request::write(4, 8);
+    let served = in_turn(&mut disk, &[here, far, here, over, far, here]);
     assert!(served[2].cached && !served[5].cached);
 }
 
@@ -295,9 +262,7 @@ fn the_overlap_rule_costs_a_turn_behind_the_window() {
     let run = |policy: Policy| {
         let mut disk = disk(policy);
         // Appends of 1 MiB, each rewriting the last sector of the one before.
-        let mut requests: Vec<Request> = (0..9)
-            .map(|number| Request::write(number * u64::from(MIB), MIB + 1))
-            .collect();
+        let mut requests = stream(9, |number| Request::write(number * u64::from(MIB), MIB + 1));
         requests.push(Request::flush());
         let served = in_turn(&mut disk, &requests);
         (served.last().unwrap().done_ns, disk.counts())
@@ -305,10 +270,8 @@ fn the_overlap_rule_costs_a_turn_behind_the_window() {
     let (free_ns, free) = run(Policy::default());
     let (ns, counts) = run(Policy::default().with_overlap());
     assert_eq!((free.overlaps_absorbed, free.overlap_revolutions), (0, 0));
-    assert_eq!(
-        (counts.overlaps_absorbed, counts.overlap_revolutions),
-        (6, 2)
-    );
+    assert_eq!(counts.overlaps_absorbed, 6);
+    assert_eq!(counts.overlap_revolutions, 2);
     assert_eq!(ns, free_ns + 2 * 8_333_333);
 }
 
@@ -336,14 +299,11 @@ fn nonsense_is_an_error_and_changes_nothing() {
     assert_eq!(format!("{disk:?}"), before);
     disk.serve(5, &Request::read(end - 8, 8)).unwrap();
     disk.serve(5, &Request::read(end, 0)).unwrap();
-    disk.serve(
-        5,
-        &Request {
-            sector: u64::MAX,
-            ..Request::flush()
-        },
-    )
-    .unwrap();
+    let flush = Request {
+        sector: u64::MAX,
+        ..Request::flush()
+    };
+    disk.serve(5, &flush).unwrap();
     // A time before that of the request before counts as that one.
     assert_eq!(disk.serve(0, &Request::read(0, 8)).unwrap().arrived_ns, 5);
 }

@@ -139,10 +139,8 @@ fn appends_of_lumps_have_the_ratios_of_the_prototype() {
         assert!(u64::abs_diff(got, want) <= 5, "{size}: {got}");
         let (_, counts) = elapsed_ns(policy, &fs);
         let overlaps = counts.overlaps_absorbed + counts.overlap_revolutions;
-        assert_eq!(
-            overlaps,
-            (count - 1) * 7 / 8 + u64::from((count - 1) % 8 > 0)
-        );
+        let expected = (count - 1) * 7 / 8 + u64::from((count - 1) % 8 > 0);
+        assert_eq!(overlaps, expected);
         assert_eq!(elapsed_ns(policy, &disk).1.overlap_revolutions, 0);
         // Whole blocks never overlap.
         let whole = size.next_multiple_of(8);

@@ -53,12 +53,8 @@ impl Running {
         format(&path, &options).unwrap();
         let keys = folder.path().join("keys.toml");
         let mut file = std::fs::OpenOptions::new();
-        let mut file = file
-            .write(true)
-            .create(true)
-            .mode(0o600)
-            .open(&keys)
-            .unwrap();
+        file.write(true).create(true).mode(0o600);
+        let mut file = file.open(&keys).unwrap();
         let rule = "[[key.allow]]\nbucket = \"*\"\nprefix = \"\"\nrights = [\"read\", \"write\"]";
         for key in [ACCESS, OTHER] {
             let who = format!("name = \"{key}\"\naccess = \"{key}\"\nsecret = \"{SECRET}\"");
@@ -66,12 +62,9 @@ impl Running {
             file.write_all(entry.as_bytes()).unwrap();
         }
         let any = "127.0.0.1:0".parse().unwrap();
+        let (name, uuid) = ("s".to_owned(), None);
         let mut config = ServeConfig {
-            stores: vec![StoreSpec {
-                name: "s".to_owned(),
-                path,
-                uuid: None,
-            }],
+            stores: vec![StoreSpec { name, path, uuid }],
             listen: any,
             metrics_listen: any,
             s3_listen: Some(any),
@@ -135,9 +128,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let service = self.service.take().unwrap();
-        self.runtime
-            .block_on(service.run_until(std::future::ready(())))
-            .unwrap();
+        let ended = service.run_until(std::future::ready(()));
+        self.runtime.block_on(ended).unwrap();
     }
 }
 
@@ -277,9 +269,8 @@ impl Ask {
         let mut headers = self.headers.clone();
         headers.retain(|(name, _)| !self.without.contains(&name.as_str()));
         headers.sort();
-        let lines = headers
-            .iter()
-            .map(|(name, value)| format!("{name}:{value}\n"));
+        let lines = headers.iter();
+        let lines = lines.map(|(name, value)| format!("{name}:{value}\n"));
         let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
         (lines.collect(), names.join(";"))
     }
@@ -294,11 +285,8 @@ impl Ask {
         let mut query = self.query.clone();
         query.sort();
         let path = utf8_percent_encode(&self.path, PATH);
-        let canonical = format!(
-            "{}\n{path}\n{}\n{lines}\n{names}\n{payload}",
-            self.method,
-            query_text(&query)
-        );
+        let (method, query) = (&self.method, query_text(&query));
+        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{payload}");
         let digest = hex(&sha256(canonical.as_bytes()));
         let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{digest}");
         let mut key = format!("AWS4{SECRET}").into_bytes();
@@ -314,11 +302,8 @@ impl Ask {
             Sign::Dated => self.push("date", http_date(&date)),
             _ => self.push("x-amz-date", date.clone()),
         }
-        let given = self
-            .headers
-            .iter()
-            .find(|(name, _)| name == "x-amz-content-sha256");
-        let payload = match given {
+        let mut headers = self.headers.iter();
+        let payload = match headers.find(|(name, _)| name == "x-amz-content-sha256") {
             Some((_, payload)) => payload.clone(),
             None => {
                 let payload = hex(&sha256(&self.body));
@@ -334,9 +319,8 @@ impl Ask {
             _ => "AWS4-HMAC-SHA256",
         };
         let key = self.key;
-        let authorization = format!(
-            "{algorithm} Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
-        );
+        let signed = format!("SignedHeaders={names}, Signature={signature}");
+        let authorization = format!("{algorithm} Credential={key}/{scope}, {signed}");
         self.push("authorization", authorization);
     }
 
@@ -383,20 +367,11 @@ impl Ask {
 
 /// The time of a signature as HTTP has it.
 fn http_date(date: &str) -> String {
-    let time = Timestamp::parse(
-        TimestampFormat::DateTime,
-        &format!(
-            "{}-{}-{}T{}:{}:{}Z",
-            &date[..4],
-            &date[4..6],
-            &date[6..8],
-            &date[9..11],
-            &date[11..13],
-            &date[13..15]
-        ),
-    );
+    let [year, month, day] = [&date[..4], &date[4..6], &date[6..8]];
+    let [hour, minute, second] = [&date[9..11], &date[11..13], &date[13..15]];
+    let time = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
+    let time = Timestamp::parse(TimestampFormat::DateTime, &time).unwrap();
     let mut text = Vec::new();
-    let time = time.unwrap();
     time.format(TimestampFormat::HttpDate, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
@@ -468,9 +443,8 @@ impl Reply {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut all = self.headers.iter();
-        all.find(|(found, _)| found == name)
-            .map(|(_, value)| value.as_str())
+        let found = self.headers.iter().find(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_str())
     }
 }
 

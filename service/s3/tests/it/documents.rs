@@ -47,12 +47,12 @@ fn a_document_has_the_checksums_that_are_announced() {
     client.good(Ask::new("PUT", "/bbb/k").body("x"));
     let document = "<Delete><Object><Key>k</Key></Object></Delete>";
     let ask = Ask::new("POST", "/bbb").query("delete", "").body(document);
-    let wrong = ask
-        .clone()
-        .header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
-    client.refused(wrong, 400, "BadDigest");
-    let wrong = ask.clone().header("x-amz-checksum-crc32", "AAAAAA==");
-    client.refused(wrong, 400, "BadDigest");
+    for (name, sum) in [
+        ("content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="),
+        ("x-amz-checksum-crc32", "AAAAAA=="),
+    ] {
+        client.refused(ask.clone().header(name, sum), 400, "BadDigest");
+    }
     assert!(client.object("/bbb/k").is_some());
     let sum = base64_simd::STANDARD.encode_to_string(crate::common::sha256(document.as_bytes()));
     client.good(ask.header("x-amz-checksum-sha256", &sum));
@@ -62,9 +62,8 @@ fn a_document_has_the_checksums_that_are_announced() {
 #[test]
 fn a_document_of_what_is_not_offered_is_not_read() {
     let (_running, mut client) = Running::with_bucket();
-    let policy = Ask::new("PUT", "/bbb")
-        .query("policy", "")
-        .body("{\"a\": \"<\"}");
+    let policy = Ask::new("PUT", "/bbb").query("policy", "");
+    let policy = policy.body("{\"a\": \"<\"}");
     let said = client.refused(policy, 501, "NotImplemented");
     assert!(said.contains("policy"), "{said}");
 }
@@ -75,11 +74,9 @@ fn a_list_can_be_read_whatever_the_keys_are() {
     client.good(Ask::new("PUT", "/bbb/plain key").body("x"));
     let key = |reply: &Reply| reply.element("Key").unwrap();
     for list in ["1", "2"] {
-        let ask = Ask::new("GET", "/bbb");
-        let ask = if list == "2" {
-            ask.query("list-type", "2")
-        } else {
-            ask
+        let ask = match list {
+            "2" => Ask::new("GET", "/bbb").query("list-type", "2"),
+            _ => Ask::new("GET", "/bbb"),
         };
         let plain = client.good(ask.clone());
         assert_eq!(key(&plain), "plain key");
@@ -91,11 +88,8 @@ fn a_list_can_be_read_whatever_the_keys_are() {
         ] {
             client.good(Ask::new("PUT", path).body("x"));
             let listed = client.good(ask.clone());
-            assert_eq!(
-                listed.element("EncodingType").as_deref(),
-                Some("url"),
-                "{path:?}"
-            );
+            let encoding = listed.element("EncodingType");
+            assert_eq!(encoding.as_deref(), Some("url"), "{path:?}");
             let found = format!("<Key>{encoded}</Key>");
             assert!(listed.text().contains(&found), "{}", listed.text());
             assert!(listed.text().contains("<Key>plain%20key</Key>"));
@@ -152,9 +146,8 @@ fn buckets_are_listed_by_the_page() {
         let page = client.good(ask);
         let text = page.text();
         let names = text.split("<Name>").skip(1);
-        let names: Vec<String> = names
-            .map(|rest| rest.split('<').next().unwrap().to_owned())
-            .collect();
+        let names = names.map(|rest| rest.split('<').next().unwrap().to_owned());
+        let names: Vec<String> = names.collect();
         assert!(names.len() <= 2, "{text}");
         all.extend(names);
         match page.element("ContinuationToken") {
@@ -163,11 +156,8 @@ fn buckets_are_listed_by_the_page() {
         }
     }
     assert_eq!(all, ["aaa", "bbb", "ccc", "ddd"]);
-    client.refused(
-        Ask::new("GET", "/").query("max-buckets", "0"),
-        400,
-        "InvalidArgument",
-    );
+    let ask = Ask::new("GET", "/").query("max-buckets", "0");
+    client.refused(ask, 400, "InvalidArgument");
 }
 
 /// The texts of a document, as a parser reads them: element and content.
@@ -175,10 +165,8 @@ fn texts(reply: &Reply) -> Vec<(String, String)> {
     let text = reply.text();
     let is_char = |char: char| char >= ' ' || matches!(char, '\t' | '\n');
     assert!(text.chars().all(is_char), "{text:?}");
-    assert!(
-        !text.contains(['\u{fffe}', '\u{ffff}', '\u{fffd}']),
-        "{text:?}"
-    );
+    let none = ['\u{fffe}', '\u{ffff}', '\u{fffd}'];
+    assert!(!text.contains(none), "{text:?}");
     let (mut reader, mut all) = (quick_xml::Reader::from_str(&text), Vec::new());
     loop {
         match reader.read_event().unwrap() {
@@ -209,10 +197,10 @@ fn named(reply: &Reply, name: &str) -> Vec<String> {
         says || text.contains('%')
     };
     let decoded = found.map(|(_, text)| match is_encoded(text) {
-        true => percent_encoding::percent_decode_str(text)
-            .decode_utf8()
-            .unwrap()
-            .into_owned(),
+        true => {
+            let decoded = percent_encoding::percent_decode_str(text);
+            decoded.decode_utf8().unwrap().into_owned()
+        }
         false => text.clone(),
     });
     decoded.collect()
@@ -237,6 +225,9 @@ fn any_key_survives_a_parser_in_every_answer() {
         assert_eq!(named(&begun, "Key"), [key], "{key:?}");
         let id = begun.element("UploadId").unwrap();
         let bucket = |name, value| Ask::new("GET", "/bbb").query(name, value);
+        let second = |name| bucket("list-type", "2").query(name, key);
+        let versions = |name| bucket("versions", "").query(name, key);
+        let uploads = |name| bucket("uploads", "").query(name, key);
         for (ask, element) in [
             (Ask::new("GET", "/bbb"), "Key"),
             (bucket("prefix", key), "Prefix"),
@@ -244,22 +235,16 @@ fn any_key_survives_a_parser_in_every_answer() {
             (bucket("marker", key), "Marker"),
             (bucket("delimiter", key), "Delimiter"),
             (bucket("delimiter", key), "Prefix"),
-            (bucket("list-type", "2").query("prefix", key), "Key"),
-            (
-                bucket("list-type", "2").query("start-after", key),
-                "StartAfter",
-            ),
-            (bucket("list-type", "2").query("delimiter", key), "Prefix"),
+            (second("prefix"), "Key"),
+            (second("start-after"), "StartAfter"),
+            (second("delimiter"), "Prefix"),
             (bucket("versions", ""), "Key"),
-            (bucket("versions", "").query("key-marker", key), "KeyMarker"),
-            (
-                bucket("versions", "").query("version-id-marker", key),
-                "VersionIdMarker",
-            ),
+            (versions("key-marker"), "KeyMarker"),
+            (versions("version-id-marker"), "VersionIdMarker"),
             (bucket("uploads", ""), "Key"),
-            (bucket("uploads", "").query("prefix", key), "Prefix"),
-            (bucket("uploads", "").query("key-marker", key), "KeyMarker"),
-            (bucket("uploads", "").query("delimiter", key), "Prefix"),
+            (uploads("prefix"), "Prefix"),
+            (uploads("key-marker"), "KeyMarker"),
+            (uploads("delimiter"), "Prefix"),
             (Ask::new("GET", "/").query("prefix", key), "Prefix"),
             (Ask::new("GET", &path).query("uploadId", &id), "Key"),
         ] {
@@ -267,16 +252,13 @@ fn any_key_survives_a_parser_in_every_answer() {
             let found = named(&reply, element);
             assert!(found.iter().any(|found| found == key), "{ask:?}: {reply:?}");
         }
-        let part = Ask::new("PUT", &path)
-            .query("uploadId", &id)
-            .query("partNumber", "1");
-        let part = client.good(part.body("x"));
+        let of_upload = |method| Ask::new(method, &path).query("uploadId", &id);
+        let part = of_upload("PUT").query("partNumber", "1").body("x");
+        let part = client.good(part);
         let tag = part.header("etag").unwrap();
         let part = format!("<Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>");
         let document = format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
-        let complete = Ask::new("POST", &path)
-            .query("uploadId", &id)
-            .body(document);
+        let complete = of_upload("POST").body(document);
         assert_eq!(named(&client.good(complete), "Key"), [key]);
         let copied = Ask::new("PUT", "/bbb/copy").header("x-amz-copy-source", &encoded(&path));
         texts(&client.good(copied));
@@ -292,13 +274,13 @@ fn any_key_survives_a_parser_in_every_answer() {
 /// Requests that quote a key and are refused.
 fn refused(path: &str, key: &str) -> [Ask; 6] {
     let list = Ask::new("GET", "/bbb");
+    let second = list.clone().query("list-type", "2");
     [
         Ask::new("GET", path),
         list.clone().query(key, key),
         list.clone().query("max-keys", key),
-        list.clone().query("encoding-type", key),
-        list.query("list-type", "2")
-            .query("continuation-token", key),
+        list.query("encoding-type", key),
+        second.query("continuation-token", key),
         Ask::new("GET", path).query("uploadId", key),
     ]
 }

@@ -40,10 +40,8 @@ fn the_answer_to_a_refused_put_is_not_lost() {
                 let mut client = running.client();
                 let reply = whole(&mut client, ask.clone().body(vec![7; bytes]));
                 let reply = reply.unwrap_or_else(|| panic!("{code} is lost, {bytes} bytes"));
-                assert_eq!(
-                    (reply.status, &*reply.element("Code").unwrap()),
-                    (status, code)
-                );
+                let expected = (status, code);
+                assert_eq!((reply.status, &*reply.element("Code").unwrap()), expected);
                 // What follows on this connection would not be read.
                 assert_eq!(reply.header("connection"), Some("close"), "{code} {bytes}");
             }
@@ -78,8 +76,6 @@ fn a_client_that_waits_for_100_continue_is_answered_at_once() {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
-    assert!(
-        text.to_ascii_lowercase().contains("connection: close"),
-        "{text}"
-    );
+    let words = "connection: close";
+    assert!(text.to_ascii_lowercase().contains(words), "{text}");
 }

@@ -158,11 +158,8 @@ fn a_domain_that_is_set_has_buckets_as_hosts() {
     client.good(on("PUT", host, "/"));
     client.good(on("HEAD", host, "/"));
     client.good(on("DELETE", host, "/"));
-    let said = client.refused(
-        on("GET", "A_B.s3.example.test", "/"),
-        400,
-        "InvalidBucketName",
-    );
+    let ask = on("GET", "A_B.s3.example.test", "/");
+    let said = client.refused(ask, 400, "InvalidBucketName");
     assert!(said.contains("3 to 63"), "{said}");
     // Other names are of nobody; addresses and this machine's own name always are the endpoint.
     for host in ["s3.example.test.evil.test", "example.test", "other.lan"] {

@@ -32,32 +32,20 @@ fn an_unknown_subresource_never_runs_the_plain_operation() {
     ] {
         let ask = Ask::new(method, path).query(name, "").body("new");
         let said = client.refused(ask, 501, "NotImplemented");
-        assert!(
-            !said.is_empty() && said != "Unknown operation",
-            "{method} {path} {name}: {said}"
-        );
+        let tells = !said.is_empty() && said != "Unknown operation";
+        assert!(tells, "{method} {path} {name}: {said}");
     }
-    let said = client.refused(
-        Ask::new("PUT", "/bbb/k").query("renameObject", ""),
-        501,
-        "NotImplemented",
-    );
-    assert!(
-        said.contains("PutObject") && said.contains("renameObject"),
-        "{said}"
-    );
+    let refused = Ask::new("PUT", "/bbb/k").query("renameObject", "");
+    let said = client.refused(refused, 501, "NotImplemented");
+    assert!(said.contains("PutObject"), "{said}");
+    assert!(said.contains("renameObject"), "{said}");
     // The operation that a client means is the one that runs.
-    client.good(
-        Ask::new("PUT", "/bbb/k")
-            .query("x-id", "PutObject")
-            .body("new"),
-    );
+    let meant = Ask::new("PUT", "/bbb/k").query("x-id", "PutObject");
+    client.good(meant.body("new"));
     let other = Ask::new("PUT", "/bbb/k").query("x-id", "RenameObject");
     client.refused(other, 501, "NotImplemented");
-    let twice = Ask::new("GET", "/bbb")
-        .query("prefix", "a")
-        .query("prefix", "bbb");
-    client.refused(twice, 400, "InvalidArgument");
+    let once = Ask::new("GET", "/bbb").query("prefix", "a");
+    client.refused(once.query("prefix", "bbb"), 400, "InvalidArgument");
     assert_eq!(client.object("/bbb/k").unwrap(), b"new");
     client.good(Ask::new("HEAD", "/empty"));
     assert_eq!(client.ask(Ask::new("HEAD", "/other")).status, 404);
@@ -93,11 +81,8 @@ fn a_bucket_of_somebody_else_is_not_touched() {
         if source {
             ask = ask.body("").header("x-amz-copy-source", "bbb/from");
         }
-        let said = client.refused(
-            ask.clone().header(name, "111122223333"),
-            403,
-            "AccessDenied",
-        );
+        let refused = ask.clone().header(name, "111122223333");
+        let said = client.refused(refused, 403, "AccessDenied");
         assert!(said.contains(name), "{said}");
         assert_eq!(client.object("/bbb/k"), None);
         client.good(ask.header(name, ACCESS));
@@ -115,16 +100,13 @@ fn nothing_is_stored_plain_that_was_to_be_encrypted() {
         "x-amz-server-side-encryption-context",
         "x-amz-server-side-encryption-bucket-key-enabled",
     ] {
+        let put = Ask::new("PUT", "/bbb/k").body("x");
+        let begun = Ask::new("POST", "/bbb/k").query("uploads", "");
         for ask in [
-            Ask::new("PUT", "/bbb/k").body("x").header(name, "x"),
-            Ask::new("PUT", "/bbb/k").body("x").query(name, "x"),
-            Ask::new("PUT", "/bbb/k")
-                .body("x")
-                .query(name, "x")
-                .sign(Sign::Url(60)),
-            Ask::new("POST", "/bbb/k")
-                .query("uploads", "")
-                .header(name, "x"),
+            put.clone().header(name, "x"),
+            put.clone().query(name, "x"),
+            put.query(name, "x").sign(Sign::Url(60)),
+            begun.header(name, "x"),
         ] {
             client.refused(ask, 501, "NotImplemented");
         }
@@ -202,11 +184,9 @@ const FIELDS: &str = "acl x-amz-acl x-amz-copy-source x-amz-rename-source x-amz-
 fn form(rng: &mut fastrand::Rng) -> (Ask, Named) {
     let (bucket, key) = (rng.choice(BUCKETS).unwrap(), rng.choice(KEYS).unwrap());
     let (_, words, begin, end) = DOCUMENTS[0];
-    let (word, fields) = (rng.choice(words).unwrap(), FIELDS.split_whitespace());
-    let (body, fields) = (
-        rng.choice(["", "form", SOURCE]).unwrap(),
-        fields.collect::<Vec<_>>(),
-    );
+    let word = rng.choice(words).unwrap();
+    let body = rng.choice(["", "form", SOURCE]).unwrap();
+    let fields: Vec<&str> = FIELDS.split_whitespace().collect();
     let mut form = Form::within(bucket, key, body.as_bytes());
     let (mut query, mut headers) = (Vec::new(), Vec::new());
     if rng.bool() {
@@ -340,14 +320,10 @@ impl Named {
 
     /// The tags that a header gives a new object.
     fn tags(&self) -> Vec<String> {
-        let given = self
-            .headers
-            .iter()
-            .find(|(name, _)| *name == "x-amz-tagging");
-        let tags = given.filter(|(_, value)| !value.is_empty());
-        tags.into_iter()
-            .map(|(_, value)| (*value).to_owned())
-            .collect()
+        let mut headers = self.headers.iter();
+        let given = headers.find(|(name, _)| *name == "x-amz-tagging");
+        let tags = given.filter(|(_, value)| !value.is_empty()).into_iter();
+        tags.map(|(_, value)| (*value).to_owned()).collect()
     }
 
     /// What a request that succeeded may have changed, as its method, path and words say.
@@ -435,9 +411,8 @@ fn seen(client: &mut HttpClient) -> Model {
             let tags = client.good(tags).text();
             let tags = between(&tags, "<Key>", "<").map(str::to_owned).collect();
             let etag = of("<ETag>", "<").replace("&quot;", "");
-            found
-                .keys
-                .insert(key, (etag.trim_matches('"').to_owned(), tags));
+            let etag = etag.trim_matches('"').to_owned();
+            found.keys.insert(key, (etag, tags));
         }
         for (name, words, ..) in &DOCUMENTS[1..] {
             let told = client.ask(Ask::new("GET", &path).query(name, ""));
@@ -483,8 +458,6 @@ fn a_request_never_damages_what_it_does_not_name() {
         changes += 1;
         forms += u32::from(named.method == FORM);
     }
-    assert!(
-        changes * 50 > requests && forms * 200 > requests,
-        "{changes} of {requests} changed anything, {forms} of them were forms"
-    );
+    let told = format!("{changes} of {requests} changed anything, {forms} were forms");
+    assert!(changes * 50 > requests && forms * 200 > requests, "{told}");
 }

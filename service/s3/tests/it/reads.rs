@@ -108,11 +108,8 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
         let reply = client.good(get.clone().header("range", range));
         assert_eq!((reply.status, reply.body.len()), (200, 10), "{range}");
     }
-    client.refused(
-        get.clone().header("range", "bytes=10-"),
-        416,
-        "InvalidRange",
-    );
+    let refused = get.clone().header("range", "bytes=10-");
+    client.refused(refused, 416, "InvalidRange");
     let date = "Wed, 21 Oct 2015 07:28:00 GMT";
     for (of, status) in [
         (&*tag, 206),
@@ -132,11 +129,8 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
         304
     );
     client.good(get.clone().header("if-match", &tag));
-    client.refused(
-        get.clone().header("if-match", "other"),
-        412,
-        "PreconditionFailed",
-    );
+    let ask = get.clone().header("if-match", "other");
+    client.refused(ask, 412, "PreconditionFailed");
     for odd in ["0", "yesterday"] {
         client.good(get.clone().header("if-modified-since", odd));
         client.good(get.clone().header("if-unmodified-since", odd));
@@ -153,10 +147,8 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
     let head = Ask::new("HEAD", "/bbb/k").query("response-content-type", "a/b");
     assert_eq!(client.good(head).header("content-type"), Some("a/b"));
     let head = client.good(Ask::new("HEAD", "/bbb/k").header("range", "bytes=2-3"));
-    assert_eq!(
-        (head.status, head.header("content-length")),
-        (206, Some("2"))
-    );
+    assert_eq!(head.status, 206);
+    assert_eq!(head.header("content-length"), Some("2"));
 }
 
 /// As RFC 9110 wants it (14.1.1, 15.4.5, 15.5.17).
@@ -200,10 +192,8 @@ fn an_answer_without_the_object_tells_its_version() {
             ("Bytes=0-1", "bytes 0-1/10"),
         ] {
             let reply = client.good(ask("range", range));
-            assert_eq!(
-                (reply.status, reply.header("content-range")),
-                (206, Some(told))
-            );
+            assert_eq!(reply.status, 206);
+            assert_eq!(reply.header("content-range"), Some(told));
         }
     }
 }
@@ -392,11 +382,8 @@ fn what_is_not_exact_is_written_as_s3_writes_it() {
     // Entity tags without quotes.
     let tag = "900150983cd24fb0d6963f7d28e17f72";
     client.good(put.clone().body("new").header("if-match", tag));
-    client.refused(
-        put.clone().header("if-match", tag),
-        412,
-        "PreconditionFailed",
-    );
+    let ask = put.clone().header("if-match", tag);
+    client.refused(ask, 412, "PreconditionFailed");
     let unless = put.body("other");
     let same = client.good(Ask::new("HEAD", "/bbb/k"));
     let same = same.header("etag").unwrap();
@@ -409,20 +396,15 @@ fn what_is_not_exact_is_written_as_s3_writes_it() {
     client.refused(missing, 404, "NoSuchKey");
     let copy = Ask::new("PUT", "/bbb/c").header("x-amz-copy-source", "bbb/t");
     let named = "x-amz-copy-source-if-match";
-    client.refused(
-        copy.clone().header(named, &"0".repeat(32)),
-        412,
-        "PreconditionFailed",
-    );
+    let ask = copy.clone().header(named, &"0".repeat(32));
+    client.refused(ask, 412, "PreconditionFailed");
     let copy = copy
         .header("x-amz-metadata-directive", "REPLACE")
         .header("expires", "0");
     client.good(copy.header(named, tag));
     let copied = client.good(Ask::new("GET", "/bbb/c"));
-    assert_eq!(
-        (copied.header("expires"), &*copied.body),
-        (Some("0"), &b"abc"[..])
-    );
+    assert_eq!(copied.header("expires"), Some("0"));
+    assert_eq!(&*copied.body, &b"abc"[..]);
 }
 
 /// A list of ETags is not one of them: a change that took it for one would replace what it was to

@@ -263,10 +263,8 @@ fn objects_expire_by_the_rules_of_their_bucket() {
     }
     let reply = client.good(Ask::new("HEAD", "/bbb/new/1"));
     let ends = reply.header("x-amz-expiration").unwrap();
-    assert!(
-        ends.ends_with("00:00:00 GMT\", rule-id=\"later\""),
-        "{ends}"
-    );
+    let words = "00:00:00 GMT\", rule-id=\"later\"";
+    assert!(ends.ends_with(words), "{ends}");
     let put = client.good(Ask::new("PUT", "/bbb/new/2").body("x"));
     assert!(put.header("x-amz-expiration").is_some());
     client.good(Ask::new("DELETE", "/bbb").query("lifecycle", ""));

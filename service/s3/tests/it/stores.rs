@@ -81,13 +81,11 @@ fn a_bucket_is_in_the_store_that_was_named_or_has_most_room() {
     ));
     assert_eq!(told.status, 409, "{}", told.text());
     let all = listed(&mut client, Ask::new("GET", "/"));
-    assert_eq!(
-        all,
-        (
-            ["a-two", "b-one", "c-three"].map(String::from).to_vec(),
-            None
-        )
+    let expected = (
+        ["a-two", "b-one", "c-three"].map(String::from).to_vec(),
+        None,
     );
+    assert_eq!(all, expected);
     let (first, more) = listed(&mut client, Ask::new("GET", "/").query("max-buckets", "2"));
     assert_eq!(first, ["a-two", "b-one"]);
     let rest = Ask::new("GET", "/").query("continuation-token", &more.unwrap());
@@ -213,10 +211,8 @@ fn a_bucket_that_is_in_two_stores_is_served_from_neither() {
     let mut client = running.client();
     assert_eq!(listed(&mut client, Ask::new("GET", "/")).0, ["twice"]);
     let why = client.refused(Ask::new("GET", "/twice/k"), 503, "ServiceUnavailable");
-    assert!(
-        why.contains("the stores a and b both have this bucket"),
-        "{why}"
-    );
+    let words = "the stores a and b both have this bucket";
+    assert!(why.contains(words), "{why}");
     make(&mut client, "other", "b");
 }
 

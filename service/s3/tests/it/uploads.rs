@@ -228,10 +228,8 @@ fn copies_have_the_checksum_that_is_asked_for() {
     let tags = vec![part.element("ETag").unwrap().replace("&quot;", "\"")];
     let upload = Upload { id, tags };
     let done = client.good(complete(&upload, "SHA1", &[], &Pairs::new()));
-    assert_eq!(
-        done.element("ChecksumSHA1"),
-        Some(composite("SHA1", &[b"from"]))
-    );
+    let expected = Some(composite("SHA1", &[b"from"]));
+    assert_eq!(done.element("ChecksumSHA1"), expected);
 }
 
 #[test]
@@ -332,14 +330,8 @@ fn uploads_are_grouped_by_a_delimiter() {
             marker = page.element("NextKeyMarker").unwrap();
             id = page.element("NextUploadIdMarker").unwrap_or_default();
         }
-        assert_eq!(
-            (keys, groups),
-            (
-                vec!["a".to_owned(), "c".to_owned()],
-                vec!["b/".to_owned(), "d/".to_owned()]
-            ),
-            "{max}"
-        );
+        assert_eq!(keys, ["a", "c"], "{max}");
+        assert_eq!(groups, ["b/", "d/"], "{max}");
     }
     let within = client.good(ask("9").query("prefix", "b/"));
     assert_eq!(all(&within, "<Upload>", "Key"), ["b/1", "b/2", "b/2"]);

@@ -144,11 +144,8 @@ mod tests {
             ("encoding=delimited;q=0", OPENMETRICS),
             ("encoding=delimited;q=7", OPENMETRICS),
         ] {
-            assert_eq!(
-                form(&format!("{PROTO};{encoding},{TEXTS}")),
-                wanted,
-                "{encoding}"
-            );
+            let found = form(&format!("{PROTO};{encoding},{TEXTS}"));
+            assert_eq!(found, wanted, "{encoding}");
         }
     }
 }

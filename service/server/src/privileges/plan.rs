@@ -62,11 +62,8 @@ mod tests {
             (Some((5, 10)), None, true),
             (None, Some("1"), true),
         ] {
-            assert_eq!(
-                asks_for_bpf(release, switch),
-                needs,
-                "{release:?} {switch:?}"
-            );
+            let found = asks_for_bpf(release, switch);
+            assert_eq!(found, needs, "{release:?} {switch:?}");
         }
     }
 

@@ -188,10 +188,9 @@ mod tests {
     #[test]
     fn a_status_is_read_field_by_field() {
         let found = parse(STATUS, "7 (lumps) x) S 1 7 7 0 -1 4194624 1 0").unwrap();
-        assert_eq!(
-            (found.tid, found.uids, found.gids),
-            (7, [0, 5, 0, 0], [0, 6, 0, 0])
-        );
+        assert_eq!(found.tid, 7);
+        assert_eq!(found.uids, [0, 5, 0, 0]);
+        assert_eq!(found.gids, [0, 6, 0, 0]);
         assert_eq!(found.groups, [3, 9]);
         assert_eq!((found.permitted, found.effective), (CapSet(3), CapSet(2)));
         assert_eq!(found.bounding.names().len(), 41);

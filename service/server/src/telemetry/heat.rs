@@ -446,11 +446,8 @@ mod tests {
         let seeks = seek_distance(&report);
         let buckets = &seeks[&("request".to_owned(), "read".to_owned())];
         assert_eq!(buckets.bounds[0], (0.0, 7), "no seek at all");
-        assert_eq!(
-            buckets.bounds[1],
-            (4096.0, 9),
-            "a sector in both directions"
-        );
+        let expected = (4096.0, 9);
+        assert_eq!(buckets.bounds[1], expected, "a sector in both directions");
         let by_seek = seek_device_time(&report);
         assert_eq!(by_seek.len(), 11, "each interval is there at once");
         let filled = by_seek.into_iter().filter(|(_, b)| b.count > 0);

@@ -222,24 +222,18 @@ mod tests {
         let bytes = lines.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.matches('\n').count(), 1, "{text:?}");
-        assert!(
-            !text.contains(['\r', '\u{202e}']) && text.contains("\\r\\n2026"),
-            "{text:?}"
-        );
+        assert!(!text.contains(['\r', '\u{202e}']), "{text:?}");
+        assert!(text.contains("\\r\\n2026"), "{text:?}");
     }
 
     #[test]
     fn the_transport_is_quiet_unless_it_is_named() {
         let quiet = parse("info").unwrap().to_string();
-        assert!(
-            quiet.contains("h2=error") && quiet.contains("s3s=off"),
-            "{quiet}"
-        );
+        assert!(quiet.contains("h2=error"), "{quiet}");
+        assert!(quiet.contains("s3s=off"), "{quiet}");
         let loud = parse("info,h2=debug").unwrap().to_string();
-        assert!(
-            loud.contains("h2=debug") && !loud.contains("h2=error"),
-            "{loud}"
-        );
+        assert!(loud.contains("h2=debug"), "{loud}");
+        assert!(!loud.contains("h2=error"), "{loud}");
         assert!(loud.contains("rustls=error"), "{loud}");
     }
 

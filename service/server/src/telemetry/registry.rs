@@ -152,10 +152,7 @@ mod tests {
                 (&*family.name, bucket.cumulative_count, exemplar)
             })
             .collect();
-        assert_eq!(
-            found,
-            [("a", 3, Some("0.5".to_owned())), ("b", 3, None)],
-            "the second has no series in common"
-        );
+        let expected = [("a", 3, Some("0.5".to_owned())), ("b", 3, None)];
+        assert_eq!(found, expected, "the second has no series in common");
     }
 }

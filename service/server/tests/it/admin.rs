@@ -25,9 +25,7 @@ async fn a_store_is_synced_and_its_journal_collected() {
     .await;
     let mut admin = service.admin().await;
     for id in 0..50 {
-        put(&mut service.client, "s", id % 5, &body(id, 20_000))
-            .await
-            .unwrap();
+        service.put("s", id % 5, &body(id, 20_000)).await;
     }
     let synced = admin.sync(v1::SyncRequest { store: "s".into() }).await;
     assert!(synced.unwrap().into_inner().request_id > 50);
@@ -120,13 +118,9 @@ fn numbers_of_s(text: &str) -> BTreeMap<String, f64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_numbers_of_a_store_are_those_of_its_metrics() {
-    let dir = folder();
-    let path = store_file(dir.path(), "numbers", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let mut admin = service.admin().await;
-    put(&mut service.client, "s", 1, &body(1, 70_000))
-        .await
-        .unwrap();
+    service.put("s", 1, &body(1, 70_000)).await;
     // The engine tells its numbers a moment after it has answered.
     let begun = Instant::now();
     let told = loop {
@@ -171,9 +165,7 @@ async fn the_service_describes_itself() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_admin_refuses() {
-    let dir = folder();
-    let path = store_file(dir.path(), "refuses", 16 * MIB, 4096, 0.05);
-    let service = Running::start(&[("s", &path)]).await;
+    let service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let mut admin = service.admin().await;
     let store = || "t".to_owned();
     let words = ["\"t\"", "has s"];
@@ -203,10 +195,8 @@ async fn what_admin_refuses() {
     refused(admin.drain(ask).await, Code::InvalidArgument, &words);
     let ask = v1::ListStoresRequest {};
     let stores = service.client.clone().list_stores(ask).await.unwrap();
-    assert_eq!(
-        stores.into_inner().stores[0].state(),
-        v1::StoreState::Serving
-    );
+    let expected = v1::StoreState::Serving;
+    assert_eq!(stores.into_inner().stores[0].state(), expected);
     drop(admin);
     service.stop().await;
 }

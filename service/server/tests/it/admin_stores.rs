@@ -59,10 +59,11 @@ async fn health(service: &Running, name: &str) -> Result<ServingStatus, Code> {
     let request = HealthCheckRequest {
         service: name.to_owned(),
     };
-    let reply = health.check(request).await;
-    reply
-        .map(|reply| reply.into_inner().status())
-        .map_err(|status| status.code())
+    let reply = health
+        .check(request)
+        .await
+        .map_err(|status| status.code())?;
+    Ok(reply.into_inner().status())
 }
 
 /// A put whose header and first chunk were sent, and whose end waits.
@@ -120,10 +121,8 @@ async fn a_store_comes_goes_and_comes_again() {
     let info = info.store.unwrap();
     assert_eq!((info.name.as_str(), info.layout.as_str()), ("two", "lusf"));
     assert_eq!(info.state(), v1::StoreState::Serving);
-    assert_eq!(
-        health(&service, "store/two").await,
-        Ok(ServingStatus::Serving)
-    );
+    let of_two = health(&service, "store/two").await;
+    assert_eq!(of_two, Ok(ServingStatus::Serving));
     let bytes = body(1, 100_000);
     put(&mut service.client, "two", 1, &bytes).await.unwrap();
     let (_, text) = service.http_get("/metrics").await;
@@ -160,13 +159,11 @@ async fn a_store_comes_goes_and_comes_again() {
 
     add(&mut admin, "two", &two).await.unwrap();
     assert!(get(&mut service.client, "two", 1).await.unwrap() == bytes);
-    let report = observe
-        .report(v1::ReportRequest {
-            store: "two".into(),
-            without_heat: true,
-        })
-        .await
-        .unwrap();
+    let request = v1::ReportRequest {
+        store: "two".into(),
+        without_heat: true,
+    };
+    let report = observe.report(request).await.unwrap();
     let report = &report.into_inner().stores[0];
     assert_eq!(report.operations.len(), 1, "{:?}", report.operations);
     assert_eq!(report.operations[0].method, "get");
@@ -225,11 +222,8 @@ async fn a_put_under_way_ends_before_its_store_is_taken_out() {
     let words = ["\"s\"", "being taken out"];
     let late = put(&mut service.client, "s", 6, &body(6, 10)).await;
     refused(late, Code::Unavailable, &words);
-    refused(
-        get(&mut service.client, "s", 5).await,
-        Code::Unavailable,
-        &words,
-    );
+    let result = get(&mut service.client, "s", 5).await;
+    refused(result, Code::Unavailable, &words);
     let again = other.remove_store(removal("s", 0)).await;
     refused(again, Code::FailedPrecondition, &words);
     let name = add(&mut other, "s", &path).await;
@@ -286,9 +280,7 @@ async fn one_store_drains_and_the_other_goes_on() {
     assert_eq!(left.into_inner().under_way, 1);
     let late = put(&mut service.client, "one", 6, &body(6, 10)).await;
     refused(late, Code::Unavailable, &["\"one\"", "draining"]);
-    put(&mut service.client, "two", 6, &body(6, 10))
-        .await
-        .unwrap();
+    service.put("two", 6, &body(6, 10)).await;
     let info = state(&mut service.client, "one").await.unwrap();
     assert_eq!(info.state(), v1::StoreState::Draining);
     let not = Ok(ServingStatus::NotServing);
@@ -321,9 +313,7 @@ async fn a_store_that_refuses_changes_is_read() {
     let path = store_file(dir.path(), "frozen", 16 * MIB, 4096, 0.05);
     let mut service = Running::start(&[("s", &path)]).await;
     let mut admin = service.admin().await;
-    put(&mut service.client, "s", 1, &body(1, 10))
-        .await
-        .unwrap();
+    service.put("s", 1, &body(1, 10)).await;
     let half = HalfPut::begin(&service, "s", 5).await;
     let changes_only = || v1::DrainRequest {
         changes_only: true,
@@ -361,16 +351,12 @@ async fn a_store_that_refuses_changes_is_read() {
     }
     let resume = v1::ResumeRequest { store: "s".into() };
     admin.resume(resume).await.unwrap();
-    put(&mut service.client, "s", 6, &body(6, 10))
-        .await
-        .unwrap();
+    service.put("s", 6, &body(6, 10)).await;
     // The state goes with the store.
     admin.drain(changes_only()).await.unwrap();
     admin.remove_store(removal("s", LONG)).await.unwrap();
     add(&mut admin, "s", &path).await.unwrap();
-    put(&mut service.client, "s", 7, &body(7, 10))
-        .await
-        .unwrap();
+    service.put("s", 7, &body(7, 10)).await;
     drop(admin);
     service.stop().await;
 }
@@ -395,9 +381,7 @@ async fn all_stores_drain_together() {
     let resume = v1::ResumeRequest::default();
     admin.resume(resume).await.unwrap();
     assert_eq!(health(&service, "").await, Ok(ServingStatus::Serving));
-    put(&mut service.client, "two", 6, &body(6, 10))
-        .await
-        .unwrap();
+    service.put("two", 6, &body(6, 10)).await;
     drop(admin);
     service.stop().await;
 }

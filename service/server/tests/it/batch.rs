@@ -47,9 +47,7 @@ fn range(offset: u64, length: Option<u64>) -> Option<v1::ByteRange> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_lumps_go_in_one_message() {
-    let dir = folder();
-    let path = store_file(dir.path(), "small", 32 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 32 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     for (id, len) in [(1, 0), (2, 1), (3, 100_000), (4, 1 << 20)] {
         let bytes = body(id, len);
@@ -66,53 +64,32 @@ async fn small_lumps_go_in_one_message() {
     }
     let mut wrong = small(5, &body(5, 10));
     wrong.header.as_mut().unwrap().length = 9;
-    refused(
-        client.put_small(wrong).await,
-        Code::InvalidArgument,
-        &["9 bytes", "10"],
-    );
+    let result = client.put_small(wrong).await;
+    refused(result, Code::InvalidArgument, &["9 bytes", "10"]);
     let none = v1::PutSmallRequest::default();
-    refused(
-        client.put_small(none).await,
-        Code::InvalidArgument,
-        &["header"],
-    );
+    let result = client.put_small(none).await;
+    refused(result, Code::InvalidArgument, &["header"]);
     let large = body(6, (1 << 20) + 1);
-    refused(
-        client.put_small(small(6, &large)).await,
-        Code::OutOfRange,
-        &["1048577", "Put"],
-    );
+    let result = client.put_small(small(6, &large)).await;
+    refused(result, Code::OutOfRange, &["1048577", "Put"]);
     put(client, "s", 6, &large).await.unwrap();
-    refused(
-        client.get_small(get_small(6, None)).await,
-        Code::OutOfRange,
-        &["1048577", "Get"],
-    );
-    let got = client
-        .get_small(get_small(6, range(1, None)))
-        .await
-        .unwrap();
-    let got = got.into_inner();
+    let result = client.get_small(get_small(6, None)).await;
+    refused(result, Code::OutOfRange, &["1048577", "Get"]);
+    let got = client.get_small(get_small(6, range(1, None))).await;
+    let got = got.unwrap().into_inner();
     assert!(got.body == large[1..]);
     assert_eq!(got.header.unwrap().crc32c, None);
-    let end = client
-        .get_small(get_small(6, range(MIB + 1, Some(5))))
-        .await;
+    let end = get_small(6, range(MIB + 1, Some(5)));
+    let end = client.get_small(end).await;
     assert!(end.unwrap().into_inner().body.is_empty());
-    refused(
-        client.get_small(get_small(6, range(MIB + 2, None))).await,
-        Code::OutOfRange,
-        &["1048578"],
-    );
+    let result = client.get_small(get_small(6, range(MIB + 2, None))).await;
+    refused(result, Code::OutOfRange, &["1048578"]);
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_that_are_not_those_announced_are_not_stored() {
-    let dir = folder();
-    let path = store_file(dir.path(), "crc", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let bytes = body(1, 300_000);
     let mut wanted = header("s", 1, 300_000);
@@ -136,9 +113,7 @@ async fn bytes_that_are_not_those_announced_are_not_stored() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_conditional_puts_one_wins() {
-    let dir = folder();
-    let path = store_file(dir.path(), "absent", 16 * MIB, 4096, 0.05);
-    let service = Running::start(&[("s", &path)]).await;
+    let service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let mut puts = tokio::task::JoinSet::new();
     for seed in 0..8_u128 {
         let mut client = service.client.clone();
@@ -171,9 +146,7 @@ async fn of_conditional_puts_one_wins() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_deletes_in_one_call() {
-    let dir = folder();
-    let path = store_file(dir.path(), "deletes", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     for id in [1, 3] {
         put(client, "s", id, &body(id, 100)).await.unwrap();
@@ -186,11 +159,8 @@ async fn many_deletes_in_one_call() {
     let done = client.delete_many(request(&[3, 2, 1, 3])).await.unwrap();
     assert_eq!(done.into_inner().existed, [true, false, true, false]);
     let many: Vec<u128> = (0..16_385).collect();
-    refused(
-        client.delete_many(request(&many)).await,
-        Code::InvalidArgument,
-        &["16385", "16384"],
-    );
+    let result = client.delete_many(request(&many)).await;
+    refused(result, Code::InvalidArgument, &["16385", "16384"]);
     service.stop().await;
 }
 
@@ -200,12 +170,9 @@ fn many(part: v1::put_many_request::Part) -> v1::PutManyRequest {
 
 fn lump(header: v1::PutHeader, body: &Bytes) -> Vec<v1::PutManyRequest> {
     use v1::put_many_request::Part;
-    let chunks = body
-        .chunks(70_000)
-        .map(|chunk| many(Part::Chunk(Bytes::copy_from_slice(chunk))));
-    std::iter::once(many(Part::Header(header)))
-        .chain(chunks)
-        .collect()
+    let part = |chunk| many(Part::Chunk(Bytes::copy_from_slice(chunk)));
+    let head = std::iter::once(many(Part::Header(header)));
+    head.chain(body.chunks(70_000).map(part)).collect()
 }
 
 type Outcomes = BTreeMap<u64, v1::put_many_response::Outcome>;
@@ -267,11 +234,8 @@ async fn many_puts_through_one_stream() {
             11 => (Code::InvalidArgument, "ID_MISSING"),
             _ => panic!("{index}: {why:?}"),
         };
-        assert_eq!(
-            (why.code, &*why.reason),
-            (i32::from(code), reason),
-            "{why:?}"
-        );
+        assert_eq!(why.code, i32::from(code), "{why:?}");
+        assert_eq!(&*why.reason, reason, "{why:?}");
     }
     service.stop().await;
 }
@@ -279,9 +243,7 @@ async fn many_puts_through_one_stream() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_lump_that_is_refused_on_its_way_does_not_end_the_stream() {
     use v1::put_many_response::Outcome;
-    let dir = folder();
-    let path = store_file(dir.path(), "refused", 64 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 64 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let bytes = body(1, 3 << 20);
     put(client, "s", 1, &bytes).await.unwrap();
@@ -302,25 +264,20 @@ async fn a_large_lump_that_is_refused_on_its_way_does_not_end_the_stream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_puts_that_breaks_the_rules_ends() {
-    let dir = folder();
-    let path = store_file(dir.path(), "rules", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let good = || lump(header("s", 1, 10), &body(1, 10));
     let short = || lump(header("s", 2, 11), &body(2, 10));
     let long = || lump(header("s", 3, 9), &body(3, 10));
+    let tail = || good().split_off(1);
     let empty = || vec![v1::PutManyRequest { part: None }];
     for (messages, answered, word) in [
         ([good(), short()].concat(), 1, "10 of 11"),
         ([good(), short(), good()].concat(), 1, "10 of 11"),
         ([good(), long()].concat(), 1, "more than the 9"),
-        (
-            [good(), good()[1..].to_vec()].concat(),
-            1,
-            "more than the 10",
-        ),
+        ([good(), tail()].concat(), 1, "more than the 10"),
         ([good(), empty()].concat(), 1, "empty"),
-        (good()[1..].to_vec(), 0, "first message"),
+        (tail(), 0, "first message"),
     ] {
         let (outcomes, end) = put_many(client, messages).await;
         assert_eq!(outcomes.len(), answered, "{word}");
@@ -340,9 +297,7 @@ async fn a_stream_of_puts_that_breaks_the_rules_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_gets_in_the_order_asked_for() {
     use v1::get_many_response::Part;
-    let dir = folder();
-    let path = store_file(dir.path(), "gets", 64 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 64 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let len = |id: u128| usize::try_from(id).unwrap() * 300_000;
     for id in 0..8 {
@@ -384,17 +339,11 @@ async fn many_gets_in_the_order_asked_for() {
         store: "t".into(),
         ..request.clone()
     };
-    refused(
-        client.get_many(unknown).await,
-        Code::NotFound,
-        &["no store"],
-    );
+    let result = client.get_many(unknown).await;
+    refused(result, Code::NotFound, &["no store"]);
     let ids = (0..16_385).filter_map(raw_id).collect();
     let too_many = v1::GetManyRequest { ids, ..request };
-    refused(
-        client.get_many(too_many).await,
-        Code::InvalidArgument,
-        &["16385", "16384"],
-    );
+    let result = client.get_many(too_many).await;
+    refused(result, Code::InvalidArgument, &["16385", "16384"]);
     service.stop().await;
 }

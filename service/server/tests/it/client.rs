@@ -20,36 +20,25 @@ async fn connect(running: &Running) -> Client {
 
 #[tokio::test]
 async fn lumps_of_every_size_go_in_and_out() {
-    let dir = folder();
-    let path = store_file(dir.path(), STORE, 128 << 20, 512, 0.1);
-    let running = Running::start(&[(STORE, &path)]).await;
+    let running = Running::alone(STORE, 128 << 20, 512, 0.1).await;
     let client = connect(&running).await;
     let options = PutOptions::default();
     for (id, length) in (0_u128..).zip([0, 1, 511, 512, 1 << 20, (4 << 20) + 1, 9_000_001]) {
         let (id, bytes) = (LumpId(id), body(id, length));
-        let stored = client
-            .put(STORE, id, bytes.clone(), &options)
-            .await
-            .unwrap();
+        let put = client.put(STORE, id, bytes.clone(), &options);
+        let stored = put.await.unwrap();
         assert!(stored.created);
         assert_eq!(stored.crc32c, crc32c::of(&bytes));
         let lump = client.get(STORE, id, None).await.unwrap();
         assert!(lump.bytes == bytes, "{length}");
         assert_eq!(lump.header.crc32c, Some(stored.crc32c), "{length}");
         let mut written = Vec::new();
-        client
-            .get_into(STORE, id, None, &mut written)
-            .await
-            .unwrap();
+        let done = client.get_into(STORE, id, None, &mut written).await;
+        done.unwrap();
         assert!(written == bytes, "{length}");
         let reader = Body::reader(std::io::Cursor::new(bytes.clone()), length as u64);
-        assert!(
-            !client
-                .put(STORE, id, reader, &options)
-                .await
-                .unwrap()
-                .created
-        );
+        let again = client.put(STORE, id, reader, &options).await.unwrap();
+        assert!(!again.created, "{length}");
         assert_eq!(client.head(STORE, id).await.unwrap().length, length as u64);
         let peek = client.peek(STORE, id).await.unwrap();
         assert_eq!(peek.crc32c, Some(stored.crc32c), "{length}");
@@ -74,49 +63,32 @@ async fn lumps_of_every_size_go_in_and_out() {
 
 #[tokio::test]
 async fn many_lumps_conditions_and_lists() {
-    let dir = folder();
-    let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
-    let running = Running::start(&[(STORE, &path)]).await;
+    let running = Running::alone(STORE, 64 << 20, 512, 0.1).await;
     let client = connect(&running).await;
-    let lumps: Vec<(LumpId, Bytes)> = (0..50_u128)
-        .map(|id| (LumpId(id), body(id, usize::try_from(id).unwrap() * 9_000)))
-        .collect();
+    let lump = |id| (LumpId(id), body(id, usize::try_from(id).unwrap() * 9_000));
+    let lumps: Vec<(LumpId, Bytes)> = (0..50_u128).map(lump).collect();
     let options = PutOptions {
         if_absent: true,
         ..PutOptions::default()
     };
-    let stored = client
-        .put_many(STORE, lumps.clone(), &options)
-        .await
-        .unwrap();
-    assert!(
-        stored
-            .iter()
-            .all(|outcome| outcome.as_ref().unwrap().created)
-    );
-    let again = client
-        .put_many(STORE, lumps.clone(), &options)
-        .await
-        .unwrap();
-    for outcome in again {
+    let put_all = || client.put_many(STORE, lumps.clone(), &options);
+    for outcome in put_all().await.unwrap() {
+        assert!(outcome.unwrap().created);
+    }
+    for outcome in put_all().await.unwrap() {
         let refusal = outcome.unwrap_err().refusal().unwrap().clone();
         assert_eq!(refusal.code, Code::AlreadyExists);
         assert!(!refusal.reason.is_empty());
     }
-    let error = client
-        .put(STORE, LumpId(7), "x", &options)
-        .await
-        .unwrap_err();
+    let put = client.put(STORE, LumpId(7), "x", &options);
+    let error = put.await.unwrap_err();
     let refusal = error.refusal().unwrap();
     assert_eq!(refusal.code, Code::AlreadyExists);
     assert_eq!(refusal.store, STORE);
     assert!(refusal.request_id.is_some());
 
-    let ids: Vec<LumpId> = lumps
-        .iter()
-        .map(|(id, _)| *id)
-        .chain([LumpId(999)])
-        .collect();
+    let ids = lumps.iter().map(|(id, _)| *id);
+    let ids: Vec<LumpId> = ids.chain([LumpId(999)]).collect();
     let mut many = client.get_many(STORE, ids.clone()).await.unwrap();
     for (id, bytes) in &lumps {
         let (got, outcome) = many.next().await.unwrap().unwrap();
@@ -129,18 +101,13 @@ async fn many_lumps_conditions_and_lists() {
 
     let listed: Result<Vec<LumpId>, _> = client.list(STORE, Some(LumpId(3)), None).collect().await;
     assert_eq!(listed.unwrap(), ids[3..50]);
-    let existed = client
-        .delete_many(STORE, &[LumpId(1), LumpId(1), LumpId(77)])
-        .await;
+    let deleted = [1, 1, 77].map(LumpId);
+    let existed = client.delete_many(STORE, &deleted).await;
     assert_eq!(existed.unwrap(), [true, false, false]);
     let stores = client.stores().await.unwrap();
     assert_eq!(stores[0].name, STORE);
-    client
-        .sync(v1::SyncRequest {
-            store: STORE.to_owned(),
-        })
-        .await
-        .unwrap();
+    let store = STORE.to_owned();
+    client.sync(v1::SyncRequest { store }).await.unwrap();
     running.stop().await;
 }
 
@@ -156,10 +123,8 @@ async fn a_unix_socket_is_as_good_as_tcp() {
     let client = Client::connect(Options::new(server)).await.unwrap();
     let bytes = body(1, 3_000_000);
     let options = PutOptions::default();
-    client
-        .put(STORE, LumpId(1), bytes.clone(), &options)
-        .await
-        .unwrap();
+    let done = client.put(STORE, LumpId(1), bytes.clone(), &options).await;
+    done.unwrap();
     assert!(client.get(STORE, LumpId(1), None).await.unwrap().bytes == bytes);
     running.stop().await;
 }
@@ -215,10 +180,8 @@ async fn both_sides_of_tls_know_each_other() {
     assert_eq!(client.stores().await.unwrap()[0].name, STORE);
     options.tls.name = Some("elsewhere".to_owned());
     let error = Client::connect(options).await.unwrap_err();
-    assert!(
-        matches!(error, Error::Connect { .. }),
-        "wrong name: {error}"
-    );
+    let no_connection = matches!(error, Error::Connect { .. });
+    assert!(no_connection, "wrong name: {error}");
     drop(client);
     stop.send(()).unwrap();
     ended.await.unwrap().unwrap();
@@ -281,9 +244,7 @@ impl ClientPair {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_calls_get_more_connections_up_to_the_bound() {
     for bound in [1, 3] {
-        let dir = folder();
-        let path = store_file(dir.path(), STORE, 64 << 20, 512, 0.1);
-        let running = Running::start(&[(STORE, &path)]).await;
+        let running = Running::alone(STORE, 64 << 20, 512, 0.1).await;
         let asked = ClientPair::new(&running, usize::try_from(bound).unwrap()).await;
         for id in 0..8 {
             let options = PutOptions::default();

@@ -53,12 +53,8 @@ fn in_time<T>(message: T, timeout: &str) -> Request<T> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_whose_time_is_over_never_touches_the_disk() {
-    let dir = folder();
-    let path = store_file(dir.path(), "late", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
-    put(&mut service.client, "s", 1, &body(1, 100_000))
-        .await
-        .unwrap();
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
+    service.put("s", 1, &body(1, 100_000)).await;
     let get = v1::GetRequest {
         store: "s".into(),
         id: raw_id(1),
@@ -131,9 +127,7 @@ async fn a_request_whose_time_passes_in_the_queue_is_dropped_and_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_whose_time_is_over_while_it_comes_in_is_dropped() {
-    let dir = folder();
-    let path = store_file(dir.path(), "coming", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let commits = metric(&service, "store_journal_commits_total").await;
     let (sender, receiver) = tokio::sync::mpsc::channel(4);
     sender.send(first(header("s", 1, 10))).await.unwrap();
@@ -142,11 +136,8 @@ async fn a_put_whose_time_is_over_while_it_comes_in_is_dropped() {
     let late = patient(&service).put(put).await;
     assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
     drop(sender);
-    refused(
-        head(&mut service.client, "s", 1).await,
-        Code::NotFound,
-        &["no lump"],
-    );
+    let result = head(&mut service.client, "s", 1).await;
+    refused(result, Code::NotFound, &["no lump"]);
     assert!((metric(&service, "store_journal_commits_total").await - commits).abs() < 0.5);
     let held = "lumpscope_body_memory_bytes{direction=\"put\"} 0.0\n";
     assert!(
@@ -184,11 +175,8 @@ async fn a_put_that_waits_for_memory_waits_no_longer_than_its_client() {
     let waiting = tokio::spawn(async move { put(&mut patient, "s", 3, &bytes).await });
     holding.abort();
     waiting.await.unwrap().unwrap();
-    refused(
-        head(&mut service.client, "s", 2).await,
-        Code::NotFound,
-        &["no lump"],
-    );
+    let result = head(&mut service.client, "s", 2).await;
+    refused(result, Code::NotFound, &["no lump"]);
     drop(holder);
     service.stop().await;
 }
@@ -216,11 +204,8 @@ async fn a_body_that_drips_is_given_up() {
     let words = ["less than 1048576 bytes a second", "nothing was stored"];
     refused(slow, Code::DeadlineExceeded, &words);
     drip.abort();
-    refused(
-        head(&mut service.client, "s", 1).await,
-        Code::NotFound,
-        &["no lump"],
-    );
+    let result = head(&mut service.client, "s", 1).await;
+    refused(result, Code::NotFound, &["no lump"]);
     service.stop().await;
 }
 
@@ -232,9 +217,7 @@ async fn a_client_that_never_reads_gives_its_memory_back() {
     config.body_timeout = Duration::from_secs(1);
     config.min_rate = Size(1 << 30);
     let mut service = Running::with(config).await;
-    put(&mut service.client, "s", 1, &body(1, 8 << 20))
-        .await
-        .unwrap();
+    service.put("s", 1, &body(1, 8 << 20)).await;
     let mut deaf = connect(&service.grpc).await;
     let request = v1::GetRequest {
         store: "s".into(),

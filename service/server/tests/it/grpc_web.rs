@@ -64,10 +64,8 @@ fn lump_store(method: &str) -> http::request::Builder {
 }
 
 fn parts(parts: Vec<Result<Bytes, Gone>>) -> Parts {
-    let frames: Vec<_> = parts
-        .into_iter()
-        .map(|part| part.map(Frame::data))
-        .collect();
+    let frames = parts.into_iter().map(|part| part.map(Frame::data));
+    let frames: Vec<_> = frames.collect();
     StreamBody::new(tokio_stream::iter(frames))
 }
 
@@ -137,13 +135,8 @@ pub(crate) async fn web_list<S>(stream: S) -> WebReply
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let list = message(&v1::ListStoresRequest {});
-    send(
-        &mut client(stream).await,
-        lump_store("ListStores"),
-        vec![list],
-    )
-    .await
+    let list = vec![message(&v1::ListStoresRequest {})];
+    send(&mut client(stream).await, lump_store("ListStores"), list).await
 }
 
 fn get(id: u128) -> Bytes {
@@ -182,11 +175,8 @@ async fn round_trip(client: &mut SendRequest<Parts>) {
     assert_eq!(stored.put.unwrap().request_id, id);
     let large = body(2, 5 << 20);
     let mut sent = vec![message(&first(header("s", 2, large.len() as u64)))];
-    sent.extend(
-        large
-            .chunks(300_000)
-            .map(|part| message(&chunk(part.to_vec()))),
-    );
+    let parts = large.chunks(300_000);
+    sent.extend(parts.map(|part| message(&chunk(part.to_vec()))));
     let stored: v1::PutResponse = send(client, lump_store("Put"), sent).await.one();
     assert_eq!(stored.crc32c, crc32c::of(&large));
     for (id, bytes) in [(1, &small), (2, &large)] {
@@ -225,23 +215,14 @@ async fn rights_are_those_of_grpc() {
     let mut client = client(TcpStream::connect(service.grpc).await.unwrap()).await;
     let small = vec![put_small(1, &body(1, 10))];
     let put = || lump_store("PutSmall");
+    let put_as = |token: &str| put().header("authorization", format!("Bearer {token}"));
+    // A page that has a token is as good as any other program with one.
+    let of_page = put_as("r").header("origin", "https://a.example");
     for (request, code) in [
         (put(), Code::Unauthenticated),
-        (
-            put().header("authorization", "Bearer x"),
-            Code::Unauthenticated,
-        ),
-        (
-            put().header("authorization", "Bearer r"),
-            Code::PermissionDenied,
-        ),
-        // A page that has a token is as good as any other program with one.
-        (
-            put()
-                .header("authorization", "Bearer r")
-                .header("origin", "https://a.example"),
-            Code::PermissionDenied,
-        ),
+        (put_as("x"), Code::Unauthenticated),
+        (put_as("r"), Code::PermissionDenied),
+        (of_page, Code::PermissionDenied),
     ] {
         let refused = send(&mut client, request, small.clone()).await;
         assert_eq!(refused.code, Some(code as i32), "{refused:?}");
@@ -269,16 +250,11 @@ async fn limits_and_deadlines_are_those_of_grpc() {
     assert_eq!(malformed.code, Some(Code::InvalidArgument as i32));
     // More than is announced, and less.
     for len in [9, 11] {
-        let sent = [
-            message(&first(header("s", 1, 10))),
-            message(&chunk(vec![0; len])),
-        ];
-        let differs = send(&mut at, lump_store("Put"), sent.to_vec()).await;
-        assert_eq!(
-            differs.code,
-            Some(Code::InvalidArgument as i32),
-            "{differs:?}"
-        );
+        let head = message(&first(header("s", 1, 10)));
+        let sent = vec![head, message(&chunk(vec![0; len]))];
+        let differs = send(&mut at, lump_store("Put"), sent).await;
+        let invalid = Some(Code::InvalidArgument as i32);
+        assert_eq!(differs.code, invalid, "{differs:?}");
         at = client(TcpStream::connect(service.grpc).await.unwrap()).await;
     }
     let large = put_small(1, &body(1, (1 << 20) + 1));
@@ -286,11 +262,8 @@ async fn limits_and_deadlines_are_those_of_grpc() {
     let request = v1::PutSmallRequest::decode(large.slice(5..)).unwrap();
     let by_grpc = grpc.put_small(request).await.unwrap_err();
     let by_web = send(&mut at, lump_store("PutSmall"), vec![large]).await;
-    assert_eq!(
-        by_web.code,
-        Some(by_grpc.code() as i32),
-        "{by_web:?} {by_grpc}"
-    );
+    let code = Some(by_grpc.code() as i32);
+    assert_eq!(by_web.code, code, "{by_web:?} {by_grpc}");
     // A prefix that announces more than a message may have is not waited for.
     let mut at = client(TcpStream::connect(service.grpc).await.unwrap()).await;
     let endless = Bytes::from_static(&[0, 0xff, 0xff, 0xff, 0xff]);
@@ -316,12 +289,11 @@ async fn a_body_that_breaks_off_stores_nothing() {
     let request = lump_store("Put").body(parts(broken.collect())).unwrap();
     at.send_request(request).await.unwrap_err();
     let mut stream = TcpStream::connect(service.grpc).await.unwrap();
-    let (head, length) = (
-        "POST /lumpscope.v1.LumpStore/Put HTTP/1.1\r\nHost: localhost\r\n",
-        whole.concat().len() + 1,
+    let length = whole.concat().len() + 1;
+    let head = format!(
+        "POST /lumpscope.v1.LumpStore/Put HTTP/1.1\r\nHost: localhost\r\n\
+         Content-Type: application/grpc-web\r\nContent-Length: {length}\r\n\r\n"
     );
-    let head =
-        format!("{head}Content-Type: application/grpc-web\r\nContent-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&whole.concat()).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -344,47 +316,23 @@ async fn what_a_page_can_send_is_refused() {
         Request::post("/lumpscope.v1.LumpStore/ListStores").header("content-type", kind)
     };
     let web = || call("application/grpc-web+proto").header("host", "localhost");
+    let kind = |kind: &str| call(kind).header("host", "localhost");
+    let page = || web().header("origin", "https://a.example");
+    let (unsupported, forbidden) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, StatusCode::FORBIDDEN);
+    let no_method = StatusCode::METHOD_NOT_ALLOWED;
+    let rebound = call("application/grpc-web").header("host", "rebound.example");
     let refused = [
-        (
-            call("text/plain").header("host", "localhost"),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ),
-        (
-            call("application/grpc").header("host", "localhost"),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ),
-        (
-            call("application/grpc-web-text").header("host", "localhost"),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ),
-        (
-            web().header("content-type", "text/plain"),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ),
-        (web().method(Method::GET), StatusCode::METHOD_NOT_ALLOWED),
-        (
-            web().method(Method::OPTIONS),
-            StatusCode::METHOD_NOT_ALLOWED,
-        ),
-        (
-            web().header("origin", "https://a.example"),
-            StatusCode::FORBIDDEN,
-        ),
+        (kind("text/plain"), unsupported),
+        (kind("application/grpc"), unsupported),
+        (kind("application/grpc-web-text"), unsupported),
+        (web().header("content-type", "text/plain"), unsupported),
+        (web().method(Method::GET), no_method),
+        (web().method(Method::OPTIONS), no_method),
+        (page(), forbidden),
         // Nobody compares the token, so any page could send one.
-        (
-            web()
-                .header("origin", "https://a.example")
-                .header("authorization", "Bearer x"),
-            StatusCode::FORBIDDEN,
-        ),
-        (
-            web().header("sec-fetch-site", "cross-site"),
-            StatusCode::FORBIDDEN,
-        ),
-        (
-            call("application/grpc-web").header("host", "rebound.example"),
-            StatusCode::FORBIDDEN,
-        ),
+        (page().header("authorization", "Bearer x"), forbidden),
+        (web().header("sec-fetch-site", "cross-site"), forbidden),
+        (rebound, forbidden),
     ];
     for (request, status) in refused {
         // Behind a call that is one: the first bytes of a connection decide only what it speaks.

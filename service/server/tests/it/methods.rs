@@ -12,49 +12,35 @@ const MIB: u64 = 1 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lumps_of_every_size_come_back() {
-    let dir = folder();
-    let path = store_file(dir.path(), "sizes", 64 * MIB, 4096, 0.02);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 64 * MIB, 4096, 0.02).await;
     let client = &mut service.client;
     let edges = [4096_usize, 8192, 65_536, 1 << 20, 4 << 20];
     let mut sizes: Vec<usize> = vec![0, 1, 2, 511, 512, 513];
-    sizes.extend(
-        edges
-            .iter()
-            .flat_map(|e| [e - 21, e - 20, e - 2, e - 1, *e, e + 1]),
-    );
+    let around = |e: &usize| [e - 21, e - 20, e - 2, e - 1, *e, e + 1];
+    sizes.extend(edges.iter().flat_map(around));
     for (i, &len) in sizes.iter().enumerate() {
         let id = i as u128;
         let bytes = body(id, len);
         let reply = put(client, "s", id, &bytes).await.unwrap();
         assert!(reply.created);
         assert_eq!(reply.durability(), v1::Durability::Synced);
-        assert_eq!(
-            head(client, "s", id).await.unwrap().length,
-            len as u64,
-            "{len}"
-        );
-        assert!(
-            get(client, "s", id).await.unwrap() == bytes,
-            "{len} bytes differ"
-        );
+        let found = head(client, "s", id).await.unwrap();
+        assert_eq!(found.length, len as u64);
+        let got = get(client, "s", id).await.unwrap();
+        assert!(got == bytes, "{len} bytes differ");
     }
     // All of them, after all the others were written.
     for (i, &len) in sizes.iter().enumerate() {
         let id = i as u128;
-        assert!(
-            get(client, "s", id).await.unwrap() == body(id, len),
-            "{len} bytes differ"
-        );
+        let got = get(client, "s", id).await.unwrap();
+        assert!(got == body(id, len), "{len} bytes differ");
     }
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_lump_of_a_store_with_small_blocks() {
-    let dir = folder();
-    let path = store_file(dir.path(), "large", 80 * MIB, 512, 0.02);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 80 * MIB, 512, 0.02).await;
     let client = &mut service.client;
     let stores = client.list_stores(v1::ListStoresRequest {}).await.unwrap();
     let max = stores.into_inner().stores[0].max_lump_bytes;
@@ -70,9 +56,7 @@ async fn the_largest_lump_of_a_store_with_small_blocks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn byte_ranges() {
-    let dir = folder();
-    let path = store_file(dir.path(), "ranges", 32 * MIB, 4096, 0.02);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 32 * MIB, 4096, 0.02).await;
     let client = &mut service.client;
     let bytes = body(1, 3_000_000);
     put(client, "s", 1, &bytes).await.unwrap();
@@ -104,46 +88,33 @@ async fn byte_ranges() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn put_replaces_and_delete_says_what_was_there() {
-    let dir = folder();
-    let path = store_file(dir.path(), "replace", 16 * MIB, 4096, 0.02);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.02).await;
     let client = &mut service.client;
     let max = u128::MAX;
     assert!(put(client, "s", max, &body(1, 5000)).await.unwrap().created);
     assert!(!put(client, "s", max, &body(2, 9000)).await.unwrap().created);
     assert!(get(client, "s", max).await.unwrap() == body(2, 9000));
     // The same lump under the other form of its id.
-    let request = v1::HeadRequest {
+    let head = |id| v1::HeadRequest {
         store: "s".into(),
-        id: text_id("ffffffffffffffffffffffffffffffff"),
+        id: text_id(id),
         ..Default::default()
     };
-    assert_eq!(
-        client.head(request).await.unwrap().into_inner().length,
-        9000
-    );
+    let found = client.head(head("ffffffffffffffffffffffffffffffff")).await;
+    assert_eq!(found.unwrap().into_inner().length, 9000);
     assert!(delete(client, "s", max).await.unwrap());
     assert!(!delete(client, "s", max).await.unwrap());
-    refused(
-        get(client, "s", max).await,
-        Code::NotFound,
-        &["no lump", "\"s\""],
-    );
+    let result = get(client, "s", max).await;
+    refused(result, Code::NotFound, &["no lump", "\"s\""]);
     put(client, "s", 0xab, &body(3, 10)).await.unwrap();
-    let request = v1::HeadRequest {
-        store: "s".into(),
-        id: text_id("aB"),
-        ..Default::default()
-    };
-    assert_eq!(client.head(request).await.unwrap().into_inner().length, 10);
+    let found = client.head(head("aB")).await.unwrap();
+    assert_eq!(found.into_inner().length, 10);
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embedded_and_journaled() {
-    let dir = folder();
-    let path = store_file(dir.path(), "embedded", 32 * MIB, 4096, 0.1);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 32 * MIB, 4096, 0.1).await;
     let client = &mut service.client;
     for (id, len) in [(1_u128, 0_usize), (2, 1), (3, 4096), (4, 65_535)] {
         let mut wanted = header("s", id, len as u64);
@@ -166,9 +137,7 @@ async fn embedded_and_journaled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_show_every_id_once() {
-    let dir = folder();
-    let path = store_file(dir.path(), "pages", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let ids: BTreeSet<u128> = (0..57_u128).map(|i| i * 3).chain([u128::MAX]).collect();
     for &id in &ids {
@@ -186,20 +155,15 @@ async fn pages_show_every_id_once() {
             };
             let page = client.list(request).await.unwrap().into_inner();
             assert!(page_size == 0 || page.ids.len() <= page_size as usize);
-            seen.extend(
-                page.ids
-                    .iter()
-                    .map(|id| u128::from_be_bytes(id[..].try_into().unwrap())),
-            );
+            let id = |id: &Bytes| u128::from_be_bytes(id[..].try_into().unwrap());
+            seen.extend(page.ids.iter().map(id));
             page_token = page.next_page_token;
             if page_token.is_empty() {
                 break;
             }
         }
-        assert!(
-            seen.iter().eq(ids.iter()),
-            "page size {page_size}: {seen:?}"
-        );
+        let are_all = seen.iter().eq(ids.iter());
+        assert!(are_all, "page size {page_size}: {seen:?}");
     }
     let request = v1::ListRequest {
         store: "s".into(),
@@ -214,9 +178,7 @@ async fn pages_show_every_id_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delete_range_and_usage() {
-    let dir = folder();
-    let path = store_file(dir.path(), "usage", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     for id in 0..20 {
         put(client, "s", id, &body(id, 20_000)).await.unwrap();
@@ -239,33 +201,16 @@ async fn delete_range_and_usage() {
         durability: 0,
         ..Default::default()
     };
-    let done = client
-        .delete_range(request.clone())
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(done.deleted, 10);
-    assert_eq!(
-        client
-            .delete_range(request)
-            .await
-            .unwrap()
-            .into_inner()
-            .deleted,
-        0
-    );
-    let some = client
-        .usage(usage(raw_id(4), raw_id(16)))
-        .await
-        .unwrap()
-        .into_inner();
+    for deleted in [10, 0] {
+        let done = client.delete_range(request.clone()).await.unwrap();
+        assert_eq!(done.into_inner().deleted, deleted);
+    }
+    let some = client.usage(usage(raw_id(4), raw_id(16))).await;
+    let some = some.unwrap().into_inner();
     assert_eq!((some.lumps, some.data_used_bytes), (2, 10 * 20_480));
     for id in 0..20 {
-        assert_eq!(
-            get(client, "s", id).await.is_ok(),
-            !(5..15).contains(&id),
-            "{id}"
-        );
+        let is_there = get(client, "s", id).await.is_ok();
+        assert_eq!(is_there, !(5..15).contains(&id), "{id}");
     }
     service.stop().await;
 }
@@ -320,24 +265,16 @@ async fn stores_are_described() {
     let dir = folder();
     let path = store_file(dir.path(), "info", 16 * MIB, 4096, 0.05);
     let mut service = Running::start(&[("my-store", &path)]).await;
-    let reply = service
-        .client
-        .list_stores(v1::ListStoresRequest {})
-        .await
-        .unwrap();
-    let reply = reply.into_inner();
+    let reply = service.client.list_stores(v1::ListStoresRequest {}).await;
+    let reply = reply.unwrap().into_inner();
     assert!(reply.request_id > 0);
     let [store] = &reply.stores[..] else {
         panic!("{reply:?}")
     };
-    assert_eq!(
-        (store.name.as_str(), store.layout.as_str()),
-        ("my-store", "lusf")
-    );
-    assert_eq!(
-        (store.block_size, store.path.as_str()),
-        (4096, path.to_str().unwrap())
-    );
+    assert_eq!(store.name.as_str(), "my-store");
+    assert_eq!(store.layout.as_str(), "lusf");
+    assert_eq!(store.block_size, 4096);
+    assert_eq!(store.path.as_str(), path.to_str().unwrap());
     assert_eq!(store.uuid.len(), 36);
     assert!(!store.observed && !store.not_observed_because.is_empty());
     assert!(store.failed.is_empty());
@@ -366,9 +303,7 @@ async fn bodies_larger_than_the_memory_for_them_take_turns() {
         done.unwrap();
     }
     let page = service.http_get("/metrics").await.1;
-    assert!(
-        page.contains("lumpscope_body_memory_bytes{direction=\"get\"} 0.0"),
-        "{page}"
-    );
+    let none = "lumpscope_body_memory_bytes{direction=\"get\"} 0.0";
+    assert!(page.contains(none), "{page}");
     service.stop().await;
 }

@@ -26,12 +26,8 @@ fn place(path: &Path, lump: &[u8]) -> u64 {
 
 /// Turns one bit of a file, below the service: direct reads see what was written.
 fn rot(path: &Path, at: u64) {
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap();
-    let mut byte = [0];
+    let file = std::fs::File::options().read(true).write(true).open(path);
+    let (file, mut byte) = (file.unwrap(), [0]);
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 4], at).unwrap();
 }
@@ -103,11 +99,8 @@ async fn rot_in_any_chunk_is_never_sent() {
     let lump = body(1, 8_000_000);
     let mut in_the_middle = 0;
     for id in 0..3 {
-        let bytes = if id == 1 {
-            lump.clone()
-        } else {
-            body(id, 900_000)
-        };
+        let other = body(id, 900_000);
+        let bytes = if id == 1 { lump.clone() } else { other };
         put(&mut service.client, "s", id, &bytes).await.unwrap();
     }
     let place = place(&path, &lump);
@@ -124,10 +117,8 @@ async fn rot_in_any_chunk_is_never_sent() {
         assert_eq!(status.code(), Code::DataLoss, "{chunk}: {status:?}");
         assert!(status.message().contains(&format!("chunk {chunk} ")));
         // A range that does not need it, and one that begins before it.
-        let part = |offset: u64| v1::ByteRange {
-            offset,
-            length: None,
-        };
+        let length = None;
+        let part = |offset: u64| v1::ByteRange { offset, length };
         let behind = good + CHUNK;
         if behind < lump.len() {
             let got = get_range(&mut service.client, "s", 1, Some(part(behind as u64))).await;
@@ -170,27 +161,21 @@ async fn many(client: &mut Client, count: u128) -> (Vec<Vec<u8>>, Vec<(u64, i32)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_version_that_was_opened_is_sent_to_its_end() {
-    let dir = folder();
-    let path = store_file(dir.path(), "versions", 28 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 28 * MIB, 4096, 0.05).await;
     let lump = body(1, 10 << 20);
     put(&mut service.client, "s", 1, &lump).await.unwrap();
     let mut slow = narrow(&service).await;
     let mut replies = slow.get(request(1)).await.unwrap().into_inner();
     replies.message().await.unwrap().expect("a header");
     // Replaced, removed, and the store filled again and again.
-    put(&mut service.client, "s", 1, &body(2, 10 << 20))
-        .await
-        .unwrap();
+    service.put("s", 1, &body(2, 10 << 20)).await;
     assert!(delete(&mut service.client, "s", 1).await.unwrap());
     for id in 2..4 {
         let bytes = body(id, 10 << 20);
         put(&mut service.client, "s", id, &bytes).await.unwrap();
         assert!(delete(&mut service.client, "s", id).await.unwrap());
     }
-    put(&mut service.client, "s", 7, &body(7, 10 << 20))
-        .await
-        .unwrap();
+    service.put("s", 7, &body(7, 10 << 20)).await;
     // The blocks that are still read are not to be had, and nobody waits for them.
     let full = put(&mut service.client, "s", 8, &body(8, 10 << 20)).await;
     assert_eq!(full.unwrap_err().code(), Code::ResourceExhausted);
@@ -201,20 +186,14 @@ async fn the_version_that_was_opened_is_sent_to_its_end() {
     let gone = get(&mut service.client, "s", 1).await;
     assert_eq!(gone.unwrap_err().code(), Code::NotFound);
     nothing_is_held(&service).await;
-    put(&mut service.client, "s", 8, &body(8, 10 << 20))
-        .await
-        .unwrap();
+    service.put("s", 8, &body(8, 10 << 20)).await;
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_goes_away_in_the_middle_leaves_nothing() {
-    let dir = folder();
-    let path = store_file(dir.path(), "resets", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
-    put(&mut service.client, "s", 1, &body(1, 10 << 20))
-        .await
-        .unwrap();
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
+    service.put("s", 1, &body(1, 10 << 20)).await;
     for round in 0..8 {
         let mut slow = narrow(&service).await;
         let mut replies = slow.get(request(1)).await.unwrap().into_inner();
@@ -230,9 +209,7 @@ async fn who_goes_away_in_the_middle_leaves_nothing() {
     nothing_is_held(&service).await;
     // Nobody holds the blocks either.
     assert!(delete(&mut service.client, "s", 1).await.unwrap());
-    put(&mut service.client, "s", 2, &body(2, 10 << 20))
-        .await
-        .unwrap();
+    service.put("s", 2, &body(2, 10 << 20)).await;
     service.stop().await;
 }
 
@@ -264,9 +241,7 @@ async fn who_does_not_read_is_given_up_and_the_others_are_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_in_the_middle_ends_the_lump() {
-    let dir = folder();
-    let path = store_file(dir.path(), "late", 32 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 32 * MIB, 4096, 0.05).await;
     let lump = body(1, 10 << 20);
     put(&mut service.client, "s", 1, &lump).await.unwrap();
     let mut slow = narrow(&service).await;
@@ -287,9 +262,7 @@ async fn a_deadline_in_the_middle_ends_the_lump() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_lump_takes_the_memory_of_a_few_pieces() {
-    let dir = folder();
-    let path = store_file(dir.path(), "large", 300 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 300 * MIB, 4096, 0.05).await;
     let lump: Bytes = body(1, 255 << 20);
     put(&mut service.client, "s", 1, &lump).await.unwrap();
     nothing_is_held(&service).await;
@@ -325,12 +298,8 @@ enum End {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_put_that_ends_wrong_leaves_nothing() {
     const LEN: u64 = 6 << 20;
-    let dir = folder();
-    let path = store_file(dir.path(), "wrong", 100 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
-    put(&mut service.client, "s", 1, &Bytes::from_static(b"old"))
-        .await
-        .unwrap();
+    let mut service = Running::alone("s", 100 * MIB, 4096, 0.05).await;
+    service.put("s", 1, &Bytes::from_static(b"old")).await;
     let used = metric(&service, "store_data_used_bytes").await;
     let commits = metric(&service, "store_journal_commits_total").await;
     for (end, code) in [
@@ -382,10 +351,8 @@ async fn a_large_put_that_ends_wrong_leaves_nothing() {
         nothing_is_held(&service).await;
         assert_eq!(get(&mut service.client, "s", 1).await.unwrap(), b"old");
         let now = metric(&service, "store_journal_commits_total").await;
-        assert!(
-            (now - commits).abs() < 0.5,
-            "{end:?} has reached the journal"
-        );
+        let is_same = (now - commits).abs() < 0.5;
+        assert!(is_same, "{end:?} has reached the journal");
     }
     let lump = body(2, 6 << 20);
     put(&mut service.client, "s", 1, &lump).await.unwrap();

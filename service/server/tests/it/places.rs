@@ -104,10 +104,8 @@ async fn a_store_in_memory_says_so_everywhere() {
     let asked = service.client.list_stores(ListStoresRequest {}).await;
     let stores = asked.unwrap().into_inner();
     let reason = &stores.stores[0].state_reason;
-    assert!(
-        reason.contains("NOT DURABLE: it is in memory (tmpfs)"),
-        "{reason}"
-    );
+    let words = "NOT DURABLE: it is in memory (tmpfs)";
+    assert!(reason.contains(words), "{reason}");
     assert_eq!(stores.stores[1].state_reason, "");
     let (_, text) = service.http_get("/metrics").await;
     assert!(text.contains("lumpscope_store_volatile{store=\"ram\"} 1.0"));

@@ -14,9 +14,7 @@ async fn send(client: &mut Client, messages: Vec<v1::PutRequest>) -> Result<u64,
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_and_stores() {
-    let dir = folder();
-    let path = store_file(dir.path(), "ids", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let raw = |bytes: &'static [u8]| {
         Some(v1::LumpId {
@@ -32,10 +30,7 @@ async fn ids_and_stores() {
         (text_id(""), ["text", "hexadecimal"]),
         (text_id("12g4"), ["12g4", "hexadecimal"]),
         (text_id("+1"), ["+1", "hexadecimal"]),
-        (
-            text_id("123456781234567812345678123456789"),
-            ["text", "1 to 32"],
-        ),
+        (text_id(&"123456789".repeat(4)[..33]), ["text", "1 to 32"]),
     ] {
         let store = "s".to_owned();
         let request = v1::HeadRequest {
@@ -43,11 +38,8 @@ async fn ids_and_stores() {
             id,
             ..Default::default()
         };
-        refused(
-            client.head(request.clone()).await,
-            Code::InvalidArgument,
-            &words,
-        );
+        let result = client.head(request.clone()).await;
+        refused(result, Code::InvalidArgument, &words);
         let mut wanted = header("s", 0, 0);
         wanted.id = request.id;
         let result = put_as(client, wanted, &Bytes::new()).await;
@@ -57,11 +49,8 @@ async fn ids_and_stores() {
     refused(head(client, "t", 1).await, Code::NotFound, &words);
     refused(get(client, "t", 1).await, Code::NotFound, &words);
     refused(delete(client, "t", 1).await, Code::NotFound, &words);
-    refused(
-        put(client, "t", 1, &Bytes::new()).await,
-        Code::NotFound,
-        &words,
-    );
+    let result = put(client, "t", 1, &Bytes::new()).await;
+    refused(result, Code::NotFound, &words);
     let mut observe = service.observe().await;
     let request = v1::ReportRequest {
         store: "t".into(),
@@ -69,77 +58,54 @@ async fn ids_and_stores() {
     };
     refused(observe.report(request).await, Code::NotFound, &words);
     // The service goes on.
-    put(&mut service.client, "s", 1, &body(1, 10))
-        .await
-        .unwrap();
+    service.put("s", 1, &body(1, 10)).await;
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn put_streams() {
-    let dir = folder();
-    let path = store_file(dir.path(), "streams", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
-    let invalid = Code::InvalidArgument;
-    refused(
-        send(client, vec![]).await,
-        invalid,
-        &["first message", "header"],
-    );
-    refused(
-        send(client, vec![chunk("x")]).await,
-        invalid,
-        &["first message", "header"],
-    );
-    let empty = v1::PutRequest { part: None };
-    refused(
-        send(client, vec![empty.clone()]).await,
-        invalid,
-        &["first message"],
-    );
+    let (invalid, empty) = (Code::InvalidArgument, v1::PutRequest { part: None });
     let start = || first(header("s", 1, 10));
-    refused(
-        send(client, vec![start()]).await,
-        invalid,
-        &["0 of 10", "nothing was stored"],
-    );
-    let short = vec![start(), chunk("123"), chunk("456789")];
-    refused(send(client, short).await, invalid, &["9 of 10"]);
-    let long = vec![start(), chunk("1234567"), chunk("89012")];
-    refused(send(client, long).await, invalid, &["more than the 10"]);
-    refused(
-        send(client, vec![start(), start()]).await,
-        invalid,
-        &["one header"],
-    );
-    refused(
-        send(client, vec![start(), empty]).await,
-        invalid,
-        &["empty"],
-    );
-    let mut wrong = header("s", 1, 0);
-    wrong.durability = 77;
-    refused(
-        send(client, vec![first(wrong)]).await,
-        invalid,
-        &["durability", "77"],
-    );
-    let mut wrong = header("s", 1, 0);
-    wrong.placement = 78;
-    refused(
-        send(client, vec![first(wrong)]).await,
-        invalid,
-        &["placement", "78"],
-    );
+    let wrong = |change: fn(&mut v1::PutHeader)| {
+        let mut wrong = header("s", 1, 0);
+        change(&mut wrong);
+        vec![first(wrong)]
+    };
     let huge = vec![first(header("s", 1, 9 << 20)), chunk(body(1, 9 << 20))];
-    refused(
-        send(client, huge).await,
-        Code::OutOfRange,
-        &["chunks of at most", "8388"],
-    );
-    let whole = vec![first(header("s", 1, u64::MAX))];
-    refused(send(client, whole).await, Code::OutOfRange, &["too large"]);
+    for (messages, code, words) in [
+        (vec![], invalid, ["first message", "header"]),
+        (vec![chunk("x")], invalid, ["first message", "header"]),
+        (vec![empty.clone()], invalid, ["first message", ""]),
+        (vec![start()], invalid, ["0 of 10", "nothing was stored"]),
+        (
+            vec![start(), chunk("123"), chunk("456789")],
+            invalid,
+            ["9 of 10", ""],
+        ),
+        (
+            vec![start(), chunk("1234567"), chunk("89012")],
+            invalid,
+            ["more than the 10", ""],
+        ),
+        (vec![start(), start()], invalid, ["one header", ""]),
+        (vec![start(), empty], invalid, ["empty", ""]),
+        (
+            wrong(|it| it.durability = 77),
+            invalid,
+            ["durability", "77"],
+        ),
+        (wrong(|it| it.placement = 78), invalid, ["placement", "78"]),
+        (huge, Code::OutOfRange, ["chunks of at most", "8388"]),
+        (
+            wrong(|it| it.length = u64::MAX),
+            Code::OutOfRange,
+            ["too large", ""],
+        ),
+    ] {
+        refused(send(client, messages).await, code, &words);
+    }
     // Nothing of all that was stored; the service goes on.
     refused(head(client, "s", 1).await, Code::NotFound, &["no lump"]);
     let good = vec![start(), chunk(""), chunk("12345"), chunk("67890")];
@@ -170,9 +136,7 @@ async fn a_client_that_falls_silent_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranges_and_pages() {
-    let dir = folder();
-    let path = store_file(dir.path(), "pages", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let (start, end) = (raw_id(9), raw_id(8));
     let list = v1::ListRequest {
@@ -181,22 +145,16 @@ async fn ranges_and_pages() {
         end: end.clone(),
         ..v1::ListRequest::default()
     };
-    refused(
-        client.list(list.clone()).await,
-        Code::InvalidArgument,
-        &["reversed", "swap"],
-    );
+    let result = client.list(list.clone()).await;
+    refused(result, Code::InvalidArgument, &["reversed", "swap"]);
     let usage = v1::UsageRequest {
         store: "s".into(),
         start: start.clone(),
         end: end.clone(),
         ..Default::default()
     };
-    refused(
-        client.usage(usage).await,
-        Code::InvalidArgument,
-        &["reversed"],
-    );
+    let result = client.usage(usage).await;
+    refused(result, Code::InvalidArgument, &["reversed"]);
     let range = v1::DeleteRangeRequest {
         store: "s".into(),
         start,
@@ -204,17 +162,11 @@ async fn ranges_and_pages() {
         durability: 0,
         ..Default::default()
     };
-    refused(
-        client.delete_range(range.clone()).await,
-        Code::InvalidArgument,
-        &["reversed"],
-    );
+    let result = client.delete_range(range.clone()).await;
+    refused(result, Code::InvalidArgument, &["reversed"]);
     let open = v1::DeleteRangeRequest { end: None, ..range };
-    refused(
-        client.delete_range(open).await,
-        Code::InvalidArgument,
-        &["end", "missing"],
-    );
+    let result = client.delete_range(open).await;
+    refused(result, Code::InvalidArgument, &["end", "missing"]);
     let tokens: [&[u8]; 3] = [b"x", &[0; 17], &[9; 16]];
     for token in tokens {
         let request = v1::ListRequest {
@@ -222,30 +174,22 @@ async fn ranges_and_pages() {
             page_token: Bytes::copy_from_slice(token),
             ..list.clone()
         };
-        refused(
-            client.list(request).await,
-            Code::InvalidArgument,
-            &["page_token"],
-        );
+        let result = client.list(request).await;
+        refused(result, Code::InvalidArgument, &["page_token"]);
     }
     let request = v1::ListRequest {
         end: None,
         page_size: 10_001,
         ..list
     };
-    refused(
-        client.list(request).await,
-        Code::InvalidArgument,
-        &["page_size", "10000"],
-    );
+    let result = client.list(request).await;
+    refused(result, Code::InvalidArgument, &["page_size", "10000"]);
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_store_says_so_and_deletes_still_work() {
-    let dir = folder();
-    let path = store_file(dir.path(), "full", 4 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 4 * MIB, 4096, 0.05).await;
     let client = &mut service.client;
     let bytes = body(1, 300_000);
     let mut stored = 0_u128;
@@ -269,9 +213,7 @@ async fn a_full_store_says_so_and_deletes_still_work() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_journal_says_so_and_deletes_still_work() {
-    let dir = folder();
-    let path = store_file(dir.path(), "journal", 8 * MIB, 4096, 0.1);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 8 * MIB, 4096, 0.1).await;
     let client = &mut service.client;
     let bytes = body(1, 60_000);
     let embed = |id| {
@@ -315,9 +257,7 @@ async fn wait_for(service: &Running, line: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_away_stores_nothing() {
-    let dir = folder();
-    let path = store_file(dir.path(), "abort", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     // In the middle of the body, and with all of it sent but the end of the stream.
     for (gone, sent) in [(1, 1 << 20), (2, 2 << 20)] {
         let (sender, receiver) = tokio::sync::mpsc::channel(4);
@@ -349,9 +289,7 @@ async fn damaged_bytes_are_never_returned() {
     let mut service = Running::start(&[("s", &path)]).await;
     let bytes = body(1, 20_000);
     put(&mut service.client, "s", 1, &bytes).await.unwrap();
-    put(&mut service.client, "s", 2, &body(2, 20_000))
-        .await
-        .unwrap();
+    service.put("s", 2, &body(2, 20_000)).await;
     service.stop().await;
 
     let mut image = std::fs::read(&path).unwrap();
@@ -362,11 +300,8 @@ async fn damaged_bytes_are_never_returned() {
     let mut service = Running::start(&[("s", &path)]).await;
     let sector = (at / 512).to_string();
     let words = ["\"s\"", "00000001", "checksum", "sectors", &sector];
-    refused(
-        get(&mut service.client, "s", 1).await,
-        Code::DataLoss,
-        &words,
-    );
+    let result = get(&mut service.client, "s", 1).await;
+    refused(result, Code::DataLoss, &words);
     let range = Some(v1::ByteRange {
         offset: 0,
         length: Some(10),

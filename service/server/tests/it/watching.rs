@@ -21,24 +21,17 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn metrics_md_is_the_table_of_the_code() {
     let document = include_str!("../../METRICS.md");
-    let table: String = document
-        .lines()
-        .skip_while(|line| !line.starts_with("| metric |"))
-        .filter(|line| line.starts_with('|'))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let lines = document.split_inclusive('\n');
+    let from_it = lines.skip_while(|line| !line.starts_with("| metric |"));
+    let table: String = from_it.filter(|line| line.starts_with('|')).collect();
     let want = names::markdown();
     assert!(table == want, "METRICS.md should have this table:\n{want}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_endpoint_exports_what_the_table_says() {
-    let dir = folder();
-    let path = store_file(dir.path(), "metrics", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
-    put(&mut service.client, "s", 1, &body(1, 70_000))
-        .await
-        .unwrap();
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
+    service.put("s", 1, &body(1, 70_000)).await;
     get(&mut service.client, "s", 1).await.unwrap();
     head(&mut service.client, "s", 2).await.unwrap_err();
     // The report waits until the observer has taken in what ended.
@@ -46,17 +39,12 @@ async fn the_endpoint_exports_what_the_table_says() {
     observe.report(v1::ReportRequest::default()).await.unwrap();
     let (status, plain) = service.http_get("/metrics").await;
     assert_eq!(status, 200);
-    let marks = [
-        "# EOF",
-        "# UNIT",
-        " info\n",
-        "# TYPE lumpscope_requests counter",
-    ];
+    let counter = "# TYPE lumpscope_requests counter";
+    let marks = ["# EOF", "# UNIT", " info\n", counter];
     assert!(!marks.iter().any(|mark| plain.contains(mark)), "{plain}");
     assert!(plain.contains("# TYPE lumpscope_requests_total counter\n"));
-    let stream = tokio::net::TcpStream::connect(service.metrics)
-        .await
-        .unwrap();
+    let stream = tokio::net::TcpStream::connect(service.metrics).await;
+    let stream = stream.unwrap();
     let accept = "Accept: application/openmetrics-text; version=1.0.0\r\n";
     let (status, text) = crate::door::harness::http_get(stream, "/metrics", accept).await;
     assert_eq!(status, 200);
@@ -104,10 +92,8 @@ async fn families(at: std::net::SocketAddr) -> Vec<MetricFamily> {
     let end = reply.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     let head = String::from_utf8_lossy(&reply[..end]).to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 200"), "{head}");
-    assert!(
-        head.contains("content-type: application/vnd.google.protobuf; proto=io.prometheus"),
-        "{head}"
-    );
+    let kind = "content-type: application/vnd.google.protobuf; proto=io.prometheus";
+    assert!(head.contains(kind), "{head}");
     let mut rest = &reply[end + 4..];
     let mut families = Vec::new();
     while !rest.is_empty() {
@@ -118,13 +104,9 @@ async fn families(at: std::net::SocketAddr) -> Vec<MetricFamily> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_protobuf_each_histogram_has_native_and_classic_buckets_of_the_same_count() {
-    let dir = folder();
-    let path = store_file(dir.path(), "native", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     for id in 0..20 {
-        put(&mut service.client, "s", id, &body(id, 30_000))
-            .await
-            .unwrap();
+        service.put("s", id, &body(id, 30_000)).await;
         get(&mut service.client, "s", id).await.unwrap();
     }
     let families = families(service.metrics).await;
@@ -146,74 +128,50 @@ async fn in_protobuf_each_histogram_has_native_and_classic_buckets_of_the_same_c
         });
         let native = histogram.zero_count + counts.sum::<u64>();
         let spans = histogram.positive_span.iter();
-        let buckets: usize = spans
-            .map(|span| usize::try_from(span.length).unwrap())
-            .sum();
+        let buckets: usize = spans.map(|span| span.length as usize).sum();
         assert_eq!(buckets, histogram.positive_delta.len());
         let classic = histogram.bucket.last().unwrap();
         assert!(classic.upper_bound.is_infinite());
-        assert_eq!(
-            (native, classic.cumulative_count),
-            (histogram.sample_count, histogram.sample_count)
-        );
+        assert_eq!(native, histogram.sample_count);
+        assert_eq!(classic.cumulative_count, histogram.sample_count);
         assert!(native >= 1 && histogram.bucket.len() == 21);
     }
-    let counts: Vec<u64> = of
-        .metric
-        .iter()
-        .filter(|m| m.label.iter().any(|l| l.value == "put" || l.value == "get"))
-        .map(|m| m.histogram.as_ref().unwrap().sample_count)
-        .collect();
-    assert_eq!(counts, [20, 20]);
+    let is_one = |method: &str| method == "put" || method == "get";
+    let of = of.metric.iter();
+    let of = of.filter(|m| m.label.iter().any(|l| is_one(&l.value)));
+    let counts = of.map(|m| m.histogram.as_ref().unwrap().sample_count);
+    assert!(counts.eq([20, 20]));
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stages_add_up_to_the_whole() {
-    let dir = folder();
-    let path = store_file(dir.path(), "stages", 80 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 80 * MIB, 4096, 0.05).await;
     for id in 0..10 {
         // Half of them are written while they come in.
         let len = if id % 2 == 0 { 100_000 } else { 3_000_000 };
-        put(&mut service.client, "s", id, &body(id, len))
-            .await
-            .unwrap();
+        service.put("s", id, &body(id, len)).await;
         get(&mut service.client, "s", id).await.unwrap();
     }
     let mut observe = service.observe().await;
-    let reply = observe
-        .report(v1::ReportRequest {
-            store: "s".into(),
-            ..Default::default()
-        })
-        .await
-        .unwrap();
-    let reply = reply.into_inner();
+    let request = v1::ReportRequest {
+        store: "s".into(),
+        ..Default::default()
+    };
+    let reply = observe.report(request).await.unwrap().into_inner();
     assert!(reply.request_id > 20);
     let report = &reply.stores[0];
     assert_eq!(report.store, "s");
     assert!(!report.observed && !report.not_observed_because.is_empty());
-    let methods: Vec<&str> = report
-        .operations
-        .iter()
-        .map(|o| o.method.as_str())
-        .collect();
-    assert_eq!(methods.len(), 2, "{methods:?}");
+    assert_eq!(report.operations.len(), 2, "{:?}", report.operations);
     for o in &report.operations {
-        assert_eq!(
-            (o.count, o.errors, o.bytes),
-            (10, 0, 15_500_000),
-            "{}",
-            o.method
-        );
+        let sums = (o.count, o.errors, o.bytes);
+        assert_eq!(sums, (10, 0, 15_500_000), "{}", o.method);
         let stages: u64 = o.stages.iter().map(|s| s.total_ns).sum();
         assert_eq!(stages, o.total_ns, "{}", o.method);
         let time = |name: &str| {
-            o.stages
-                .iter()
-                .find(|s| s.stage == name)
-                .map_or(0, |s| s.total_ns)
+            let stage = o.stages.iter().find(|s| s.stage == name);
+            stage.map_or(0, |s| s.total_ns)
         };
         assert!(time("submit") > 0, "{}: {:?}", o.method, o.stages);
         for commit in ["journal", "write", "flush"] {
@@ -226,23 +184,13 @@ async fn stages_add_up_to_the_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_reply_has_its_own_request_id() {
-    let dir = folder();
-    let path = store_file(dir.path(), "request-ids", 16 * MIB, 4096, 0.05);
-    let mut service = Running::start(&[("s", &path)]).await;
+    let mut service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..5 {
-        let reply = service
-            .client
-            .list_stores(v1::ListStoresRequest {})
-            .await
-            .unwrap();
-        let id = reply
-            .metadata()
-            .get(REQUEST_ID_KEY)
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned();
+        let reply = service.client.list_stores(v1::ListStoresRequest {}).await;
+        let reply = reply.unwrap();
+        let id = reply.metadata().get(REQUEST_ID_KEY).unwrap();
+        let id = id.to_str().unwrap().to_owned();
         assert_eq!(reply.into_inner().request_id.to_string(), id);
         assert!(seen.insert(id));
     }
@@ -251,9 +199,7 @@ async fn every_reply_has_its_own_request_id() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_knows_each_store() {
-    let dir = folder();
-    let path = store_file(dir.path(), "health", 16 * MIB, 4096, 0.05);
-    let service = Running::start(&[("s", &path)]).await;
+    let service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let mut health = HealthClient::new(channel(&service.grpc).await);
     for name in ["", "lumpscope.v1.LumpStore", "store/s"] {
         let request = HealthCheckRequest {
@@ -262,47 +208,34 @@ async fn health_knows_each_store() {
         let reply = health.check(request).await.unwrap().into_inner();
         assert_eq!(reply.status(), ServingStatus::Serving, "{name}");
     }
+    let service_name = "store/t".to_owned();
     let request = HealthCheckRequest {
-        service: "store/t".to_owned(),
+        service: service_name,
     };
-    assert_eq!(
-        health.check(request).await.unwrap_err().code(),
-        tonic::Code::NotFound
-    );
+    let unknown = health.check(request).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::NotFound);
     drop(health);
     service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflection_lists_the_services() {
-    let dir = folder();
-    let path = store_file(dir.path(), "reflection", 16 * MIB, 4096, 0.05);
-    let service = Running::start(&[("s", &path)]).await;
+    let service = Running::alone("s", 16 * MIB, 4096, 0.05).await;
     let mut client = ServerReflectionClient::new(channel(&service.grpc).await);
     let ask = |what| ServerReflectionRequest {
         host: String::new(),
         message_request: Some(what),
     };
+    let file = |symbol: &str| ask(MessageRequest::FileContainingSymbol(symbol.into()));
     let questions = tokio_stream::iter([
         ask(MessageRequest::ListServices(String::new())),
-        ask(MessageRequest::FileContainingSymbol(
-            "lumpscope.v1.LumpStore".into(),
-        )),
-        ask(MessageRequest::FileContainingSymbol(
-            "google.rpc.ErrorInfo".into(),
-        )),
-        ask(MessageRequest::FileContainingSymbol(
-            "google.rpc.RetryInfo".into(),
-        )),
-        ask(MessageRequest::FileContainingSymbol(
-            "google.rpc.BadRequest".into(),
-        )),
+        file("lumpscope.v1.LumpStore"),
+        file("google.rpc.ErrorInfo"),
+        file("google.rpc.RetryInfo"),
+        file("google.rpc.BadRequest"),
     ]);
-    let mut answers = client
-        .server_reflection_info(questions)
-        .await
-        .unwrap()
-        .into_inner();
+    let answers = client.server_reflection_info(questions).await;
+    let mut answers = answers.unwrap().into_inner();
     let first = answers.message().await.unwrap().unwrap().message_response;
     let Some(MessageResponse::ListServicesResponse(list)) = first else {
         panic!("{first:?}")
@@ -317,10 +250,8 @@ async fn reflection_lists_the_services() {
     }
     for _ in 0..4 {
         let next = answers.message().await.unwrap().unwrap().message_response;
-        assert!(
-            matches!(next, Some(MessageResponse::FileDescriptorResponse(_))),
-            "{next:?}"
-        );
+        let is_file = matches!(next, Some(MessageResponse::FileDescriptorResponse(_)));
+        assert!(is_file, "{next:?}");
     }
     drop((client, answers));
     service.stop().await;

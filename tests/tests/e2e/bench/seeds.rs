@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use lumpscope_tests::needs::{Need, alone};
-use lumpscope_tests::service::binary;
+use lumpscope_tests::needs::{Need, ROOT, alone};
+use lumpscope_tests::service::{binary, words};
 use serde_json::Value;
 
 use super::{PEER, peer};
@@ -86,9 +86,7 @@ fn counted(row: &str, trial: &Value) -> i64 {
 
 #[test]
 fn the_kernel_makes_the_requests_that_the_document_says() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let count = WRITES.to_string();
     let (text, report, page) = seeds(&["diskbenchi", "--count", &count, "--rounds", "1"]);
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/xfs-offset.md");
@@ -175,16 +173,7 @@ fn the_published_program_writes_and_says_nothing_else() {
     let file = folder.path().join("file");
     let run = |more: &[&str]| {
         Command::new(binary())
-            .args([
-                "bench",
-                "seeds",
-                "diskbenchi",
-                "--size",
-                "8192",
-                "--count",
-                "2",
-                "--of",
-            ])
+            .args("bench seeds diskbenchi --size 8192 --count 2 --of".split(' '))
             .arg(&file)
             .args(more)
             .output()
@@ -196,26 +185,15 @@ fn the_published_program_writes_and_says_nothing_else() {
     assert_eq!(length, 4096 + 2 * 8192);
     let refused = run(&["--offset", "7"]);
     let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        !refused.status.success() && complaint.contains("--offset"),
-        "{complaint}"
-    );
+    assert!(!refused.status.success(), "{complaint}");
+    assert!(complaint.contains("--offset"), "{complaint}");
 }
 
 #[test]
 fn the_file_server_s_table_has_ours_beside_the_published_one() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
-    let (text, report, page) = seeds(&[
-        "fileserver",
-        "--rounds",
-        "1",
-        "--seconds",
-        "0.3",
-        "--files",
-        "100",
-    ]);
+    let Some(_alone) = alone(ROOT) else { return };
+    let args = "fileserver --rounds 1 --seconds 0.3 --files 100";
+    let (text, report, page) = seeds(&words(args));
     // Without probes, with them, and without once more: none was dropped.
     assert_eq!(list(&report, "runs").len(), 3);
     let costs = |column: &str| {

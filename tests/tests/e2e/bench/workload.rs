@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use lumpscope_tests::needs::{Need, alone, find_tool};
-use lumpscope_tests::service::{binary, run_ok};
+use lumpscope_tests::service::{binary, run_ok, words};
 use serde_json::Value;
 
 use super::{PEER, peer};
@@ -56,14 +56,9 @@ fn verified(folder: &Path, args: &[&str]) {
     let commands = number(&report["workload"]["commands"]);
     assert!(commands > 120);
     let list = |value: &Value| value.as_array().expect("a list").clone();
-    let counted = |kinds: &Value| -> u64 {
-        let kinds = list(kinds);
-        kinds
-            .iter()
-            .map(|kind| number(&kind["latency"]["count"]))
-            .sum()
-    };
-    assert_eq!(counted(&report["kinds"]), commands, "{args:?}");
+    let kinds = list(&report["kinds"]);
+    let counts = kinds.iter().map(|kind| number(&kind["latency"]["count"]));
+    assert_eq!(counts.sum::<u64>(), commands, "{args:?}");
     let buckets = list(&report["overall"]["buckets"]);
     let in_buckets: u64 = buckets.iter().map(|bucket| number(&bucket[1])).sum();
     assert_eq!(in_buckets, commands);
@@ -76,54 +71,20 @@ fn verified(folder: &Path, args: &[&str]) {
 
 #[test]
 fn every_engine_runs_a_workload_and_every_byte_is_right() {
-    let needs = [
-        Need::Root,
-        Need::Tool("mkfs.ext4"),
-        Need::Tool("mkfs.xfs"),
-        PEER,
-    ];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let [ext4, xfs] = ["mkfs.ext4", "mkfs.xfs"].map(Need::Tool);
+    let needs = [Need::Root, ext4, xfs, PEER];
+    let Some(_alone) = alone(&needs) else { return };
     let folder = tempfile::tempdir().expect("a directory can be made");
     for args in [
-        &[
-            "--target",
-            "engine",
-            "--store",
-            "raw",
-            "--block-size",
-            "512",
-        ][..],
-        &["--target", "engine", "--store", "xfs", "--depth", "8"],
-        &[
-            "--target",
-            "grpc",
-            "--store",
-            "ext4",
-            "--durability",
-            "journaled",
-        ],
-        &["--target", "grpc", "--store", "raw", "--depth", "4"],
-        &["--target", "s3", "--store", "raw", "--depth", "4"],
-        &[
-            "--target",
-            "cannyls",
-            "--store",
-            "raw",
-            "--block-size",
-            "512",
-        ],
-        &[
-            "--target",
-            "cannyls",
-            "--store",
-            "ext4",
-            "--block-size",
-            "4096",
-        ],
+        "--target engine --store raw --block-size 512",
+        "--target engine --store xfs --depth 8",
+        "--target grpc --store ext4 --durability journaled",
+        "--target grpc --store raw --depth 4",
+        "--target s3 --store raw --depth 4",
+        "--target cannyls --store raw --block-size 512",
+        "--target cannyls --store ext4 --block-size 4096",
     ] {
-        verified(folder.path(), args);
+        verified(folder.path(), &words(args));
     }
 }
 
@@ -137,113 +98,70 @@ fn a_file_of_ones_own_is_made_and_removed_and_nothing_is_overwritten() {
     std::fs::write(&file, "mine").expect("a file can be written");
     let output = bench(&["run", "rand1", "--scale", "0.001", "--device", &path]);
     assert!(!output.status.success());
-    assert!(
-        said(&output).contains("is there already"),
-        "{}",
-        said(&output)
-    );
+    let said = said(&output);
+    assert!(said.contains("is there already"), "{said}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"mine");
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (args, expected) in [
-        (&["run", "no-such-workload"][..], "neither one of seq1"),
-        (&["run", "rand1", "--scale", "0"], "--scale must be above 0"),
-        (&["run", "rand1", "--depth", "0"], "--depth must be"),
+        ("run no-such-workload", "neither one of seq1"),
+        ("run rand1 --scale 0", "--scale must be above 0"),
+        ("run rand1 --depth 0", "--depth must be"),
+        ("run rand1 --block-size 1000", "a multiple of 512"),
         (
-            &["run", "rand1", "--block-size", "1000"],
-            "a multiple of 512",
-        ),
-        (
-            &["run", "rand1", "--target", "cannyls", "--depth", "2"],
+            "run rand1 --target cannyls --depth 2",
             "one command after the other",
         ),
-        (&["run", "rand1", "--series", "1"], "s or ms"),
-        (&["peers", "--mix", "1:0"], "PUT:GET"),
-        (
-            &["peers", "--capacity", "64M", "--size", "16M"],
-            "at least 8 lumps",
-        ),
-        (&["run", "rand1", "--limit", "3"], "required arguments"),
+        ("run rand1 --series 1", "s or ms"),
+        ("peers --mix 1:0", "PUT:GET"),
+        ("peers --capacity 64M --size 16M", "at least 8 lumps"),
+        ("run rand1 --limit 3", "required arguments"),
     ] {
-        let output = bench(args);
-        assert!(!output.status.success(), "{args:?}");
-        assert!(
-            said(&output).contains(expected),
-            "{args:?}: {}",
-            said(&output)
-        );
+        let output = bench(&words(args));
+        assert!(!output.status.success(), "{args}");
+        let said = said(&output);
+        assert!(said.contains(expected), "{args}: {said}");
     }
 }
 
 #[test]
 fn commands_end_quietly_with_their_reader() {
-    let all = run_ok(&[
-        "bench", "run", "seq2", "--print", "commands", "--limit", "1",
-    ]);
+    let all = run_ok(&words("bench run seq2 --print commands --limit 1"));
     let lines: Vec<&str> = all.lines().collect();
     assert_eq!(lines[0], "# commands 5000 least_required_bytes 20971520000");
     assert_eq!(lines[2..], ["put 00000000000000000000000000000001 4194304"]);
     let mut command = Command::new(binary());
-    command.args(["bench", "run", "seq1", "--print", "commands"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("lumpscope starts");
+    command.args("bench run seq1 --print commands".split(' '));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("lumpscope starts");
     let mut line = String::new();
     let stdout = child.stdout.take().expect("it is a pipe");
     let read = BufReader::new(stdout).read_line(&mut line);
     read.expect("a line comes");
     // The reader is gone now, with megabytes still to come.
     let output = child.wait_with_output().expect("it ends");
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{}",
-        said(&output)
-    );
+    let quiet = output.status.success() && output.stderr.is_empty();
+    assert!(quiet, "{}", said(&output));
     assert!(line.starts_with("# commands 100000 "), "{line}");
 }
 
 #[test]
 fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     let needs = [Need::Root, Need::Tool("mkfs.xfs"), Need::Tool("fio"), PEER];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let folder = tempfile::tempdir().expect("a directory can be made");
     let json = folder.path().join("result.json");
     let file = format!("--output={}", json.display());
     let minio = find_tool("minio");
-    let output = bench(&[
-        "peers",
-        "--capacity",
-        "64M",
-        "--size",
-        "64K",
-        "--mix",
-        "1:1",
-        "--seconds",
-        "0.05",
-        "--rounds",
-        "2",
-        "--cannyls-peer",
-        &peer(),
-        &file,
-    ]);
+    let small = words("peers --capacity 64M --size 64K --mix 1:1 --seconds 0.05 --rounds 2");
+    let ours = ["--cannyls-peer", &peer(), &file];
+    let output = bench(&[&small[..], &ours].concat());
     assert!(output.status.success(), "{}", said(&output));
     let report = std::fs::read(json).expect("the JSON was written");
     let report: Value = serde_json::from_slice(&report).expect("it is JSON");
-    let mut peers = vec![
-        "engine",
-        "service",
-        "service-s3",
-        "cannyls",
-        "fio",
-        "files-ext4",
-        "files-xfs",
-    ];
+    let mut peers = words("engine service service-s3 cannyls fio files-ext4 files-xfs");
     peers.extend(minio.is_some().then_some("minio"));
     peers.extend(find_tool("weed").is_some().then_some("seaweedfs"));
     peers.extend(find_tool("weed").is_some().then_some("seaweedfs-s3"));
@@ -259,10 +177,8 @@ fn peers_are_run_in_turn_and_what_is_missing_is_said() {
     }
     if minio.is_none() {
         let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            printed.contains("MinIO on xfs: LEFT OUT: it is not in PATH"),
-            "{printed}"
-        );
+        let words = "MinIO on xfs: LEFT OUT: it is not in PATH";
+        assert!(printed.contains(words), "{printed}");
     }
 }
 
@@ -300,10 +216,8 @@ fn an_object_of_each_peer_is_counted_in_block_requests() {
             };
             let least = (objects - again) * (64 << 10);
             assert!(bytes.as_u64() >= Some(least), "{cost}");
-            assert!(
-                cost["modelled_ns"].as_u64() > cost["transfer_ns"].as_u64(),
-                "{cost}"
-            );
+            let [modelled, transfer] = ["modelled_ns", "transfer_ns"].map(|ns| cost[ns].as_u64());
+            assert!(modelled > transfer, "{cost}");
         }
     }
     // A get of ours reads once, where it knows that its lump lies.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use lumpscope_tests::needs::{Need, available, find_tool};
-use lumpscope_tests::service::{Service, binary, run_ok};
+use lumpscope_tests::service::{Service, file_store, good, serve_file, words};
 use sha2::{Digest as _, Sha256};
 
 const TOKEN: &str = "a-token-of-the-tests";
@@ -23,34 +23,16 @@ struct Served {
 impl Served {
     fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-        let store = folder.path().join("disk.lusf");
-        let store = store.to_str().expect("UTF-8");
-        run_ok(&[
-            "format",
-            store,
-            "--capacity",
-            "64M",
-            "--prealloc",
-            "fallocate",
-        ]);
-        let mut command = Command::new(binary());
-        command
-            .args(["serve", "--no-probes", "--store", &format!("disk={store}")])
-            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
-            .args(more);
-        Self {
-            service: Service::spawn(command),
-            folder,
-        }
+        let format = ["--capacity", "64M", "--prealloc", "fallocate"];
+        let service = serve_file(&file_store(folder.path(), &format), more);
+        Self { service, folder }
     }
 
     /// A service that asks for a token; the file has it.
     fn with_token() -> (Self, PathBuf) {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-        let hash: String = Sha256::digest(TOKEN)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = Sha256::digest(TOKEN);
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         let tokens = folder.path().join("tokens.toml");
         let entry = format!(
             "[[token]]\nname = \"tests\"\nsha256 = \"{hash}\"\nscopes = [\"read\", \"write\"]\n\
@@ -74,14 +56,6 @@ fn tool(name: &str, args: &[&str]) -> Output {
         .args(args)
         .output()
         .expect("it starts")
-}
-
-#[track_caller]
-fn good(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{failed}");
-    said
 }
 
 /// Runs the Python example on code generated from the `.proto` files as they are.
@@ -148,26 +122,21 @@ fn scrapers_get_the_form_that_they_ask_for() {
     }
     let served = Served::start(&[]);
     good(&python(&["--server", served.address(), "--store", "disk"]));
-    for (accept, kind, parser) in [
+    for (form, version, more, parser) in [
+        ("text/plain", "0.0.4", "", "prometheus_client.parser"),
+        ("text/plain", "1.0.0", "", "prometheus_client.parser"),
         (
-            "text/plain;version=0.0.4",
-            "text/plain; version=0.0.4;",
-            "prometheus_client.parser",
-        ),
-        (
-            "text/plain;version=1.0.0",
-            "text/plain; version=1.0.0;",
-            "prometheus_client.parser",
-        ),
-        (
-            "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
-            "application/openmetrics-text; version=1.0.0;",
+            "application/openmetrics-text",
+            "1.0.0",
+            ",*/*;q=0.1",
             "prometheus_client.openmetrics.parser",
         ),
     ] {
-        let scraped = served.service.scrape_as(accept);
+        let accept = format!("{form};version={version}{more}");
+        let scraped = served.service.scrape_as(&accept);
         let (head, metrics) = scraped.split_once("\r\n\r\n").expect("a head");
-        assert!(head.contains(kind), "{head}");
+        let kind = format!("{form}; version={version};");
+        assert!(head.contains(&kind), "{head}");
         let file = served.folder.path().join("metrics");
         std::fs::write(&file, metrics).expect("a file can be written");
         let parsed = Command::new(find_tool("packages-python").expect("it was found before"))
@@ -201,14 +170,9 @@ fn the_python_example_works_with_a_token() {
 fn example(language: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let from = protos().join("examples").join(language);
-    good(
-        &Command::new("cp")
-            .arg("-r")
-            .arg(from.join("."))
-            .arg(folder.path())
-            .output()
-            .expect("cp starts"),
-    );
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(from.join(".")).arg(folder.path());
+    good(&copy.output().expect("cp starts"));
     folder
 }
 
@@ -243,10 +207,8 @@ fn the_go_example_is_compiled_and_works() {
     let generated = inside(folder, "buf").arg("generate").arg(protos).output();
     good(&generated.expect("buf starts"));
     let go = |args: &[&str]| {
-        inside(folder, "grpc-go")
-            .args(args)
-            .output()
-            .expect("go starts")
+        let output = inside(folder, "grpc-go").args(args).output();
+        output.expect("go starts")
     };
     good(&go(&["vet", "./..."]));
     good(&go(&["build", "-o", "example"]));
@@ -285,13 +247,13 @@ fn the_java_example_is_compiled_and_works() {
 /// Ways to tell a tool of the Go world what the service speaks.
 fn descriptions() -> [Vec<String>; 2] {
     let include = protos().to_str().expect("UTF-8").to_owned();
-    let by_files = vec![
-        "-import-path".to_owned(),
-        include,
-        "-proto".to_owned(),
-        "lumpscope/v1/lump_store.proto".to_owned(),
+    let by_files = [
+        "-import-path",
+        &include,
+        "-proto",
+        "lumpscope/v1/lump_store.proto",
     ];
-    [vec![], by_files]
+    [vec![], by_files.map(str::to_owned).to_vec()]
 }
 
 fn grpcurl(more: &[&str], data: &str, address: &str, method: &str) -> Output {
@@ -308,11 +270,8 @@ fn grpcurl_puts_and_gets() {
     let served = Served::start(&[]);
     let address = served.address();
     let said = good(&tool("grpcurl", &["-plaintext", address, "list"]));
-    for service in [
-        "lumpscope.v1.LumpStore",
-        "lumpscope.v1.Admin",
-        "lumpscope.v1.Observe",
-    ] {
+    for service in ["LumpStore", "Admin", "Observe"] {
+        let service = format!("lumpscope.v1.{service}");
         assert!(said.lines().any(|line| line == service), "{said}");
     }
     let what = ["-plaintext", address, "describe", "lumpscope.v1.PutHeader"];
@@ -328,19 +287,15 @@ fn grpcurl_puts_and_gets() {
         let stream = format!(r#"{{"header":{{{id},"length":5}}}}{{"chunk":"d29ybGQ="}}"#);
         good(&grpcurl(&more, &stream, address, "Put"));
         let said = good(&grpcurl(&more, &format!("{{{id}}}"), address, "Get"));
-        assert!(
-            said.contains("d29ybGQ=") && said.contains("\"verified\": true"),
-            "{said}"
-        );
+        assert!(said.contains("d29ybGQ="), "{said}");
+        assert!(said.contains("\"verified\": true"), "{said}");
     }
     let missing = r#"{"store":"disk","id":{"text":"99"}}"#;
     let refused = grpcurl(&[], missing, address, "Head");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(
-        said.contains("NotFound") && said.contains("google.rpc.ErrorInfo"),
-        "{said}"
-    );
+    assert!(said.contains("NotFound"), "{said}");
+    assert!(said.contains("google.rpc.ErrorInfo"), "{said}");
 }
 
 #[test]
@@ -362,20 +317,10 @@ fn grpcurl_sends_a_token() {
 
 fn ghz(more: &[&str], data: &str, address: &str, method: &str) -> serde_json::Value {
     let call = format!("lumpscope.v1.LumpStore/{method}");
-    let fixed = [
-        "--insecure",
-        "-n",
-        "60",
-        "-c",
-        "4",
-        "-O",
-        "json",
-        "--call",
-        &call,
-        "-d",
-        data,
-    ];
-    let said = good(&tool("ghz", &[&fixed[..], more, &[address]].concat()));
+    let fixed = words("--insecure -n 60 -c 4 -O json");
+    let asked = ["--call", &call, "-d", data];
+    let args = [&fixed[..], &asked, more, &[address]].concat();
+    let said = good(&tool("ghz", &args));
     serde_json::from_str(&said).expect("ghz prints JSON")
 }
 
@@ -400,8 +345,6 @@ fn ghz_measures() {
     let report = ghz(&reflecting, head, served.address(), "Head");
     assert_eq!(report["statusCodeDistribution"]["OK"], 60, "{report}");
     let report = ghz(&files, head, served.address(), "Head");
-    assert_eq!(
-        report["statusCodeDistribution"]["Unauthenticated"], 60,
-        "{report}"
-    );
+    let refused = &report["statusCodeDistribution"]["Unauthenticated"];
+    assert_eq!(*refused, 60, "{report}");
 }

@@ -8,7 +8,7 @@ use lumpscope_lab::tie_to_parent;
 use lumpscope_tests::browser::{BROWSER, Scenario, processes_with};
 use lumpscope_tests::client::{Client, content};
 use lumpscope_tests::needs::{Need, alone, available, find_tool};
-use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
+use lumpscope_tests::service::{LISTEN, Service, binary, lab_with_stores, run_ok};
 use serde_json::json;
 
 const NEEDS: &[Need] = &[
@@ -109,9 +109,7 @@ fn some_puts(service: &Service, store: &str, count: u128, token: Option<&str>) {
 
 #[test]
 fn the_page_shows_what_the_disks_do() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab();
     let service = Service::start(&lab, &[]);
     let url = page(&service);
@@ -131,9 +129,7 @@ fn the_page_shows_what_the_disks_do() {
 
 #[test]
 fn the_page_asks_for_a_token_and_shows_what_it_allows() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab();
     let tokens = [
         token("observe,read,write", ""),
@@ -176,9 +172,7 @@ fn serve_at(lab: &Lab, grpc: &str, metrics: &str) -> Service {
 
 #[test]
 fn the_page_outlives_the_service() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 256 << 20, "128M");
     let service = serve_at(&lab, "127.0.0.1:0", "127.0.0.1:0");
     let (url, metrics) = (page(&service), service.metrics.clone());
@@ -190,10 +184,8 @@ fn the_page_outlives_the_service() {
     service.kill9();
     scenario.answer(&json!({}));
     let asked = scenario.asks();
-    assert_eq!(
-        asked.as_deref(),
-        Some("start the service and put some lumps")
-    );
+    let expected = Some("start the service and put some lumps");
+    assert_eq!(asked.as_deref(), expected);
     let service = serve_at(&lab, "127.0.0.1:0", &metrics);
     some_puts(&service, "raw", 3, None);
     scenario.answer(&json!(3));
@@ -213,7 +205,7 @@ fn the_page_says_what_is_not_observed() {
     run_ok(&["format", "--capacity", "64M", path]);
     let mut command = Command::new(binary());
     command.args(["serve", "--no-probes", "--store", &format!("plain={path}")]);
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let url = page(&service);
     let variables = [("LUMPSCOPE_URL", url.as_str()), ("LUMPSCOPE_PATH", path)];
@@ -242,7 +234,7 @@ fn the_page_shows_the_state_of_each_store_and_the_past() {
             &format!("{name}={}", path(&format!("{name}.lusf"))),
         ]);
     }
-    command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
+    command.args(LISTEN);
     let service = Service::spawn(command);
     let url = page(&service);
     let mut scenario = Scenario::start("states", &[("LUMPSCOPE_URL", &url)]);

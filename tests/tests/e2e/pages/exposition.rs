@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use lumpscope_tests::needs::{Need, available, find_tool};
-use lumpscope_tests::service::{Service, binary, run_ok};
+use lumpscope_tests::service::{file_store, serve_file};
 
 #[test]
 fn promtool_finds_nothing_wrong_with_the_metrics() {
@@ -11,26 +11,10 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
         return;
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let store = folder.path().join("disk.lusf");
-    let store = store.to_str().expect("UTF-8");
-    run_ok(&[
-        "format",
-        store,
-        "--capacity",
-        "64M",
-        "--prealloc",
-        "fallocate",
-    ]);
-    let mut command = Command::new(binary());
-    command
-        .args(["serve", "--no-probes", "--store", &format!("disk={store}")])
-        .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
-    let service = Service::spawn(command);
-    for accept in [
-        "*/*",
-        "text/plain;version=0.0.4",
-        "text/plain;version=1.0.0",
-    ] {
+    let format = ["--capacity", "64M", "--prealloc", "fallocate"];
+    let service = serve_file(&file_store(folder.path(), &format), &[]);
+    let versions = ["text/plain;version=0.0.4", "text/plain;version=1.0.0"];
+    for accept in ["*/*", versions[0], versions[1]] {
         let scraped = service.scrape_as(accept);
         let (_, metrics) = scraped.split_once("\r\n\r\n").expect("a head");
         let file = folder.path().join("metrics");

@@ -15,12 +15,10 @@ fn folder() -> PathBuf {
 fn check(folder: &Path) -> Output {
     let tsc = find_tool("grafana-tsc").expect("it was found before");
     let tools = tsc.parent().and_then(Path::parent).expect("TOOLS/bin/tsc");
-    Command::new("bash")
-        .arg(folder.join("run"))
-        .arg("check")
-        .arg(tools.join("grafana"))
-        .output()
-        .expect("bash starts")
+    let mut check = Command::new("bash");
+    check.arg(folder.join("run")).arg("check");
+    let output = check.arg(tools.join("grafana")).output();
+    output.expect("bash starts")
 }
 
 fn said(output: &Output) -> String {
@@ -49,17 +47,11 @@ fn with(changes: &[(&str, &str, &str)]) -> String {
     let copy = tempfile::tempdir().expect("there is room");
     let root = folder();
     let root = root.ancestors().nth(2).expect("the workspace");
-    let inputs = [
-        "dashboards",
-        "service/server/METRICS.md",
-        "docker-compose.yml",
-    ];
-    for path in inputs {
+    for path in ["dashboards", METRICS, "docker-compose.yml"] {
         let target = copy.path().join(path);
         std::fs::create_dir_all(target.parent().expect("a folder")).expect("it can be made");
-        let copied = Command::new("cp")
-            .args([Path::new("-r"), &root.join(path), &target])
-            .status();
+        let copied = [Path::new("-r"), &root.join(path), &target];
+        let copied = Command::new("cp").args(copied).status();
         assert!(copied.expect("cp starts").success());
     }
     for (file, from, to) in changes {
@@ -79,15 +71,11 @@ fn what_no_longer_fits_is_found() {
     if !needs() {
         return;
     }
-    let metrics = "service/server/METRICS.md";
+    let made = "dashboards/grafana/dashboards/lumpscope-seek.json";
     let said = with(&[
-        (
-            "dashboards/grafana/dashboards/lumpscope-seek.json",
-            "Sequential share",
-            "Random share",
-        ),
-        (metrics, "`lumpscope_watches`", "`lumpscope_lookers`"),
-        (metrics, "`owner`, `moved_by`", "`owner`"),
+        (made, "Sequential share", "Random share"),
+        (METRICS, "`lumpscope_watches`", "`lumpscope_lookers`"),
+        (METRICS, "`owner`, `moved_by`", "`owner`"),
     ]);
     for part in [
         "lumpscope-seek.json: not what the source makes; run ./dev dashboards",
@@ -104,14 +92,11 @@ fn an_option_that_grafana_does_not_know_does_not_compile() {
     if !needs() {
         return;
     }
-    let said = with(&[(
-        "dashboards/grafana/src/build.ts",
-        "'auto_min', 'footer'",
-        "'auto_min'",
-    )]);
+    let said = with(&[(BUILD, "'auto_min', 'footer'", "'auto_min'")]);
     assert!(said.contains("footer"), "{said}");
 }
 
+const METRICS: &str = "service/server/METRICS.md";
 const BUILD: &str = "dashboards/grafana/src/build.ts";
 const PANELS: &str = "dashboards/grafana/src/panels.ts";
 const OVERVIEW: &str = "dashboards/grafana/src/overview.ts";
@@ -218,17 +203,11 @@ fn rows_that_are_not_buckets_and_runbooks_that_are_nowhere_are_found() {
     if !needs() {
         return;
     }
+    let format = "format: prometheus.PromQueryFormat.Heatmap }));";
+    let compose = "docker-compose.yml";
     let said = with(&[
-        (
-            PANELS,
-            "format: prometheus.PromQueryFormat.Heatmap }));",
-            "}));",
-        ),
-        (
-            "docker-compose.yml",
-            "- ./docs/runbooks:",
-            "- ./docs/books:",
-        ),
+        (PANELS, format, "}));"),
+        (compose, "- ./docs/runbooks:", "- ./docs/books:"),
     ]);
     for found in [
         "in the order of parseFloat of their names",

@@ -193,9 +193,7 @@ fn look_at(path: &Path) {
 #[test]
 fn a_comparison_writes_a_report() {
     let needs = [Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("mkfs.xfs")];
-    let Some(_alone) = alone(&needs) else {
-        return;
-    };
+    let Some(_alone) = alone(&needs) else { return };
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("report.html");
     let output = Command::new(binary())

@@ -34,9 +34,8 @@ fn low(number: usize) -> u8 {
 }
 
 fn body(seed: u8, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| seed.wrapping_add(low(at / 4096)))
-        .collect()
+    let bytes = (0..len).map(|at| seed.wrapping_add(low(at / 4096)));
+    bytes.collect()
 }
 
 /// Does something to a key that makes this of it; false: the service has died, and it may be either.
@@ -185,11 +184,8 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
         let service = serve(&store, &keys, &[]);
         let client = BucketClient::new(&service.s3, "kept", ACCESS, SECRET);
         assert!(client.create().is_some());
-        let mut all: Known = known
-            .iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
+        let all = known.iter().flatten();
+        let mut all: Known = all.map(|(k, v)| (k.clone(), v.clone())).collect();
         check(&client, &mut all);
         for known in &mut known {
             for (key, versions) in known {
@@ -197,18 +193,14 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_everything() {
             }
         }
         for (key, upload) in client.uploads().expect("a list") {
-            assert_eq!(
-                client.abort(&key, &upload).map(|(status, _)| status),
-                Some(204)
-            );
+            let ended = client.abort(&key, &upload);
+            assert_eq!(ended.map(|(status, _)| status), Some(204));
         }
         no_leaks(&service, named(&client));
         if round == rounds {
             let all: Vec<String> = all.into_keys().collect();
-            assert_eq!(
-                client.delete_many(&all).map(|(status, _)| status),
-                Some(200)
-            );
+            let deleted = client.delete_many(&all);
+            assert_eq!(deleted.map(|(status, _)| status), Some(200));
             assert_eq!(client.remove().map(|(status, _)| status), Some(204));
             no_leaks(&service, 0);
             assert!(service.stop());

@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use lumpscope_lab::disks::StoreKind;
-use lumpscope_tests::needs::{Need, alone, available};
+use lumpscope_tests::needs::{Need, ROOT, alone, available};
 use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, keys};
-use lumpscope_tests::service::{Service, lab_with_stores, run_ok};
+use lumpscope_tests::service::{Service, lab_with_stores, run_ok, words};
 use serde_json::Value;
 
-use super::{file_store, folder, gauge, good, python, serve};
+use super::{file_store, folder, gauge, good, python, serve, with_s3};
 
 #[test]
 fn what_is_broken_slow_or_mean_is_refused_and_leaves_nothing() {
@@ -20,23 +20,12 @@ fn what_is_broken_slow_or_mean_is_refused_and_leaves_nothing() {
     let folder = folder();
     let store = file_store(folder.path());
     // hostile.py knows these.
-    let more = [
-        "--body-timeout",
-        "2",
-        "--handshake-timeout",
-        "2",
-        "--put-memory",
-        "24M",
-        "--min-rate",
-        "64K",
-    ];
+    let more = "--body-timeout 2 --handshake-timeout 2 --put-memory 24M --min-rate 64K";
+    let more = words(more);
     let service = serve(&store, &keys(folder.path(), ""), &more);
     python("hostile.py", &[&service.s3, ACCESS, SECRET], &[]);
-    assert_eq!(
-        gauge(&service, "lumpscope_store_lumps"),
-        0,
-        "lumps are left"
-    );
+    let found = gauge(&service, "lumpscope_store_lumps");
+    assert_eq!(found, 0, "lumps are left");
     assert!(service.stop());
     run_ok(&["check", &store]);
 }
@@ -140,18 +129,11 @@ fn explained(service: &Service, id: u64) -> Value {
 
 #[test]
 fn a_request_of_s3_is_explained() {
-    let Some(_alone) = alone(&[Need::Root]) else {
-        return;
-    };
+    let Some(_alone) = alone(ROOT) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 512 << 20, "300M");
     let folder = folder();
-    let keys = keys(folder.path(), "");
-    let keys = keys.to_str().expect("UTF-8");
     // Nothing else was asked of it: all requests are among the slowest that are kept.
-    let service = Service::start(
-        &lab,
-        &["--s3-listen", "127.0.0.1:0", "--s3-credentials", keys],
-    );
+    let service = Service::start(&lab, &with_s3(&keys(folder.path(), "")));
     let client = BucketClient::new(&service.s3, "told", ACCESS, SECRET);
     assert!(client.create().is_some());
     let body = vec![9; 3 << 20];
@@ -171,10 +153,8 @@ fn a_request_of_s3_is_explained() {
         let sectors: u64 = data.clone().filter_map(|it| it["sectors"].as_u64()).sum();
         assert!(sectors * 512 >= 3 << 20, "{told}");
         for block in data {
-            assert!(
-                block["sector"].is_u64() && block["device_ns"].is_u64(),
-                "{told}"
-            );
+            assert!(block["sector"].is_u64(), "{told}");
+            assert!(block["device_ns"].is_u64(), "{told}");
             assert!(!block["seek_bytes"].is_null(), "{told}");
         }
         assert!(

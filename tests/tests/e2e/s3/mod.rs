@@ -6,13 +6,13 @@ mod hostile;
 mod scale;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lumpscope_lab::disks::StoreKind;
 use lumpscope_tests::needs::{Need, alone, available, find_tool};
 use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, key, keys};
-use lumpscope_tests::service::{Service, binary, lab_with_stores, run_ok};
+use lumpscope_tests::service::{self, Service, good, lab_with_stores, run};
 
 /// Keys that boto3 lists: a page and a bit.
 const LISTED: &str = "1100";
@@ -23,34 +23,17 @@ fn folder() -> tempfile::TempDir {
 
 /// Makes a store in a file.
 fn file_store(folder: &Path) -> String {
-    let path = folder.join("disk.lusf");
-    let path = path.to_str().expect("UTF-8").to_owned();
-    run_ok(&["format", &path, "--capacity", "512M"]);
-    path
+    service::file_store(folder, &["--capacity", "512M"])
 }
 
 /// Serves a file with S3.
 fn serve(store: &str, keys: &Path, more: &[&str]) -> Service {
-    let mut command = Command::new(binary());
-    command
-        .args(["serve", "--no-probes", "--store", &format!("disk={store}")])
-        .args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
-        .args(["--s3-listen", "127.0.0.1:0", "--s3-credentials"])
-        .arg(keys)
-        .args(more);
-    Service::spawn(command)
+    service::serve_file(store, &[&with_s3(keys)[..], more].concat())
 }
 
-#[track_caller]
-fn good(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}: {said}\n{failed}",
-        output.status
-    );
-    said
+fn with_s3(keys: &Path) -> [&str; 4] {
+    let keys = keys.to_str().expect("UTF-8");
+    ["--s3-listen", "127.0.0.1:0", "--s3-credentials", keys]
 }
 
 /// A number that the service tells of its only store.
@@ -64,9 +47,8 @@ fn gauge(service: &Service, name: &str) -> u64 {
 
 /// Runs a program of the folder s3.
 fn python(script: &str, arguments: &[&str], environment: &[(&str, &Path)]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("s3")
-        .join(script);
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = tests.join("s3").join(script);
     let output = Command::new(find_tool("s3-python").expect("it was found before"))
         .arg(script)
         .args(arguments)
@@ -89,18 +71,18 @@ fn boto3_finds_what_it_expects_on_a_disk() {
     };
     let lab = lab_with_stores(&[StoreKind::Raw], 1 << 30, "768M");
     let folder = folder();
-    let keys = keys(folder.path(), "");
-    let keys = keys.to_str().expect("UTF-8");
-    let more = ["--s3-listen", "127.0.0.1:0", "--s3-credentials", keys];
-    let service = Service::start(&lab, &more);
+    let service = Service::start(&lab, &with_s3(&keys(folder.path(), "")));
     conform(&service);
     let metrics = service.scrape();
-    for line in [
-        "lumpscope_requests_total{store=\"raw\",method=\"s3_put_object\",code=\"OK\"}",
-        "lumpscope_requests_total{store=\"raw\",method=\"s3_complete_upload\",code=\"OK\"}",
-        "lumpscope_requests_total{store=\"raw\",method=\"s3_get_object\",code=\"NOT_FOUND\"}",
+    for (method, code) in [
+        ("put_object", "OK"),
+        ("complete_upload", "OK"),
+        ("get_object", "NOT_FOUND"),
     ] {
-        assert!(metrics.contains(line), "{line} is not in the metrics");
+        let line = format!(
+            "lumpscope_requests_total{{store=\"raw\",method=\"s3_{method}\",code=\"{code}\"}}"
+        );
+        assert!(metrics.contains(&line), "{line} is not in the metrics");
     }
     assert!(service.stop());
 }
@@ -116,11 +98,8 @@ fn clients_of_others_move_data_with_their_defaults() {
     let service = serve(&store, &keys(folder.path(), ""), &[]);
     let url = format!("http://{}", service.s3);
     let login = [&*url, ACCESS, SECRET];
-    python(
-        "clients.py",
-        &[&login[..], &["boto3", "minio-py", "smart_open"]].concat(),
-        &[],
-    );
+    let arguments = [&login[..], &["boto3", "minio-py", "smart_open"]].concat();
+    python("clients.py", &arguments, &[]);
     assert!(service.stop());
 }
 
@@ -150,10 +129,7 @@ fn awscli_copies_folders_to_a_file_and_back() {
     for (name, size) in [("empty", 0), ("täst %41.txt", 10), ("large", 20 << 20)] {
         std::fs::write(there.join(name), vec![7; size]).expect("a file");
     }
-    let (there, back) = (
-        there.to_str().expect("UTF-8"),
-        back.to_str().expect("UTF-8"),
-    );
+    let [there, back] = [&there, &back].map(|path| path.to_str().expect("UTF-8"));
     aws(&["s3", "mb", "s3://folder"]);
     aws(&["s3", "sync", there, "s3://folder/a"]);
     assert!(aws(&["s3", "ls", "--recursive", "s3://folder"]).contains("a/täst %41.txt"));
@@ -192,8 +168,8 @@ fn rules_hold_and_change_while_the_service_runs() {
         assert_eq!(status(answer), 403);
     }
     assert_eq!(status(some.list("mine/")), 200);
-    let many =
-        |client: &BucketClient| client.delete_many(&["mine/a".to_owned(), "other".to_owned()]);
+    let both = ["mine/a", "other"].map(str::to_owned);
+    let many = |client: &BucketClient| client.delete_many(&both);
     let refused = String::from_utf8(many(&some).expect("an answer").1).expect("XML");
     assert_eq!(refused.matches("<Code>AccessDenied</Code>").count(), 2);
     assert_eq!(some.create_upload("mine/a"), None);
@@ -218,11 +194,8 @@ fn rules_hold_and_change_while_the_service_runs() {
     let others = all.create_upload("other").expect("it may");
     assert_eq!(some.upload_part("other", &others, 1, b"x"), None);
     assert_eq!(status(some.abort("other", &others)), 403);
-    assert_eq!(
-        some.uploads(),
-        None,
-        "those of others are none of its business"
-    );
+    let why = "those of others are none of its business";
+    assert_eq!(some.uploads(), None, "{why}");
     assert!(some.upload_part("mine/c", &upload, 1, b"x").is_some());
     let refused = String::from_utf8(many(&some).expect("an answer").1).expect("XML");
     assert_eq!(refused.matches("<Code>AccessDenied</Code>").count(), 1);
@@ -239,16 +212,11 @@ fn a_file_of_keys_that_others_can_read_is_refused() {
     let store = file_store(folder.path());
     let path = keys(folder.path(), "");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
-    let output = Command::new(binary())
-        .args(["serve", "--check-config", "--store", &format!("a={store}")])
-        .args(["--s3-listen", "127.0.0.1:0", "--s3-credentials"])
-        .arg(&path)
-        .output()
-        .expect("it starts");
+    let store = format!("a={store}");
+    let checked = ["serve", "--check-config", "--store", &store];
+    let output = run(&[&checked[..], &with_s3(&path)].concat());
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && said.contains("chmod o-rwx,g-w"),
-        "{said}"
-    );
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("chmod o-rwx,g-w"), "{said}");
     assert!(!said.contains(SECRET), "{said}");
 }

@@ -2,7 +2,7 @@
 //! full store, keys of all kinds through a client written in Rust.
 
 use lumpscope_tests::s3::{ACCESS, BucketClient, SECRET, keys};
-use lumpscope_tests::service::{Service, run_ok};
+use lumpscope_tests::service::{self, Service, run_ok};
 
 use super::{file_store, folder, serve};
 
@@ -31,17 +31,9 @@ fn many_keys_are_listed_page_by_page_in_order() {
         None => LISTED,
     };
     let folder = folder();
-    let store = folder.path().join("disk.lusf");
-    let store = store.to_str().expect("UTF-8");
-    run_ok(&[
-        "format",
-        store,
-        "--capacity",
-        "1G",
-        "--journal-ratio",
-        "0.1",
-    ]);
-    let service = serve(store, &keys(folder.path(), ""), &[]);
+    let format = ["--capacity", "1G", "--journal-ratio", "0.1"];
+    let store = service::file_store(folder.path(), &format);
+    let service = serve(&store, &keys(folder.path(), ""), &[]);
     let client = BucketClient::new(&service.s3, "many", ACCESS, SECRET);
     is(200, client.create());
     let mut names: Vec<String> = (0..count)
@@ -72,7 +64,7 @@ fn many_keys_are_listed_page_by_page_in_order() {
     assert_eq!(client.list_all("", 1000).expect("a list").0, []);
     is(204, client.remove());
     assert!(service.stop());
-    run_ok(&["check", store]);
+    run_ok(&["check", &store]);
 }
 
 /// Most that a process had in memory, in bytes.
@@ -88,11 +80,9 @@ fn peak(service: &Service) -> u64 {
 #[test]
 fn an_object_of_256_mib_passes_through_little_memory() {
     let folder = folder();
-    let store = folder.path().join("disk.lusf");
-    let store = store.to_str().expect("UTF-8");
-    run_ok(&["format", store, "--capacity", "600M"]);
+    let store = service::file_store(folder.path(), &["--capacity", "600M"]);
     let more = ["--put-memory", "32M", "--get-memory", "32M"];
-    let service = serve(store, &keys(folder.path(), ""), &more);
+    let service = serve(&store, &keys(folder.path(), ""), &more);
     let client = BucketClient::new(&service.s3, "large", ACCESS, SECRET);
     is(200, client.create());
     let body: Vec<u8> = (0..LARGE >> 3)
@@ -101,10 +91,8 @@ fn an_object_of_256_mib_passes_through_little_memory() {
     is(200, client.put("large", &body));
     assert!(is(200, client.get("large")) == body, "other bytes");
     is(200, client.copy("large", "copy"));
-    assert!(
-        is(200, client.get("copy")) == body,
-        "other bytes in the copy"
-    );
+    let copy = is(200, client.get("copy"));
+    assert!(copy == body, "other bytes in the copy");
     let peak = peak(&service);
     eprintln!("at most {} MiB resident", peak >> 20);
     assert!(peak < RESIDENT, "{peak} bytes were resident");
@@ -116,10 +104,8 @@ fn an_object_of_256_mib_passes_through_little_memory() {
 #[test]
 fn a_full_store_says_so_and_goes_on_after_deletes() {
     let folder = folder();
-    let store = folder.path().join("disk.lusf");
-    let store = store.to_str().expect("UTF-8");
-    run_ok(&["format", store, "--capacity", "64M"]);
-    let service = serve(store, &keys(folder.path(), ""), &[]);
+    let store = service::file_store(folder.path(), &["--capacity", "64M"]);
+    let service = serve(&store, &keys(folder.path(), ""), &[]);
     let client = BucketClient::new(&service.s3, "full", ACCESS, SECRET);
     is(200, client.create());
     let body = vec![5; 7 << 20];
@@ -139,17 +125,15 @@ fn a_full_store_says_so_and_goes_on_after_deletes() {
         }
         assert!((7..=9).contains(&stored.len()), "{stored:?}");
         // Nothing of what was refused is there, and what was there is.
-        assert_eq!(
-            client.list_all("", 100).expect("a list").0.len(),
-            stored.len()
-        );
+        let expected = stored.len();
+        assert_eq!(client.list_all("", 100).expect("a list").0.len(), expected);
         assert!(is(200, client.get("0")) == body);
         is(404, client.get(&format!("{}", stored.len())));
         is(200, client.delete_many(&stored));
     }
     is(204, client.remove());
     assert!(service.stop());
-    run_ok(&["check", store]);
+    run_ok(&["check", &store]);
 }
 
 #[test]
@@ -191,10 +175,8 @@ fn a_client_in_rust_finds_what_it_expects() {
         let tag = client.upload_part("parts", &upload, number, bytes);
         tag.expect("a part")
     });
-    assert_eq!(
-        client.parts("parts", &upload),
-        Some(vec![(1, 5 << 20), (2, 3)])
-    );
+    let parts = Some(vec![(1, 5 << 20), (2, 3)]);
+    assert_eq!(client.parts("parts", &upload), parts);
     let there = vec![("parts".to_owned(), upload.clone())];
     assert_eq!(client.uploads(), Some(there));
     is(404, client.get("parts"));

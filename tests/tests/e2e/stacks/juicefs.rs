@@ -151,9 +151,7 @@ fn nothing_left(service: &Service) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_volume_lives_on_a_disk_and_its_block_requests_are_known() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let lab = lab_with_stores(&[StoreKind::Raw], 1 << 30, "768M");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let keys = keys(folder.path());

@@ -15,9 +15,7 @@ const NEEDS: &[Need] = &[
 
 #[test]
 fn a_cluster_of_swift_outlives_its_disks() {
-    let Some(_alone) = alone(NEEDS) else {
-        return;
-    };
+    let Some(_alone) = alone(NEEDS) else { return };
     let python = find_tool("swift-python").expect("it was found before");
     let tools = python.parent().expect("a program lies in a folder");
     let path = std::env::var("PATH").unwrap_or_default();

@@ -140,7 +140,7 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
     if kind == 3 {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let data_ns = now();
+    let data_ended_ns = now();
     if kind < 2 {
         let record = (100 * MIB + number * 8192, 4096);
         io(id, Purpose::Journal, Op::Write, record);
@@ -157,6 +157,9 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let end_ns = now();
+    let receiving_ns = received_ns - begin_ns;
+    let data_ns = data_ended_ns - received_ns;
+    let replying_ns = end_ns - flushed_ns;
     it.observer.request_done(EndedRequest {
         request: id,
         store: it.index,
@@ -165,22 +168,14 @@ fn request(it: &Watched, io: &Io<'_>, number: u64) {
         begin_ns,
         end_ns,
         ok: true,
-        control: false,
-        stages_ns: [
-            received_ns - begin_ns,
-            0,
-            0,
-            data_ns - received_ns,
-            0,
-            end_ns - flushed_ns,
-        ],
-        commit_ns: [0, written_ns - data_ns, flushed_ns - written_ns],
-        waited_for: None,
+        stages_ns: [receiving_ns, 0, 0, data_ns, 0, replying_ns],
+        commit_ns: [0, written_ns - data_ended_ns, flushed_ns - written_ns],
         trace: Some(TraceContext {
             trace_id: u128::from(id),
             span_id: id,
             parent_span_id: 0,
         }),
+        ..EndedRequest::default()
     });
 }
 
@@ -269,9 +264,7 @@ fn check(run: &RunTrace) -> Result<(usize, Vec<String>), String> {
 }
 
 fn held_to_ftrace(kind: &str) {
-    let Some(_one) = ready() else {
-        return;
-    };
+    let Some(_one) = ready() else { return };
     if !available(&[Need::Tool("dd"), Need::Tool("filefrag")]) {
         return;
     }

@@ -187,14 +187,17 @@ fn nearest(one: &FtraceRequest, events: &[Event]) -> Option<(u64, bool)> {
     };
     let apart = |event: &Event| {
         let issue = event.issue_ns.map_or(0, |issue| issue.abs_diff(one.issue));
-        let queue = event
-            .queue_ns
-            .zip(one.queue)
-            .map_or(0, |(a, b)| a.abs_diff(b));
+        let queue = event.queue_ns.zip(one.queue);
+        let queue = queue.map_or(0, |(a, b)| a.abs_diff(b));
         let apart = issue.max(queue).max(event.done_ns.abs_diff(one.done));
         (apart, event.done_unknown)
     };
     events.iter().filter(fits).map(apart).min()
+}
+
+/// The process in a name of an owner.
+fn pid_of(who: &str) -> Option<&str> {
+    who.rsplit_once('[')?.1.strip_suffix(']')
 }
 
 impl OfRequest<'_> {
@@ -221,16 +224,14 @@ impl OfRequest<'_> {
     }
 
     fn made(&self, own: &[usize]) -> Vec<(u64, u64)> {
-        self.traced(own)
-            .map(|one| (one.first(), one.done))
-            .collect()
+        let own = self.traced(own);
+        own.map(|one| (one.first(), one.done)).collect()
     }
 
     /// What the times of these may be wrong by.
     fn apart(&self, own: &[usize]) -> u64 {
-        own.iter()
-            .map(|at| 2 * (self.truth.apart[*at] + CUT_NS))
-            .sum()
+        let each = own.iter().map(|at| self.truth.apart[*at] + CUT_NS);
+        2 * each.sum::<u64>()
     }
 
     /// Flushes that the disk did while this request waited for one.
@@ -256,14 +257,9 @@ impl OfRequest<'_> {
                 exactly(said, recv)?;
                 let end = self.ended.begin_ns + recv;
                 let device = self.device(&self.data).into_iter();
-                let most = union(
-                    device
-                        .map(|(from, to)| (from, to.min(end).max(from)))
-                        .collect(),
-                );
-                meanwhile.map_or(Ok(()), |said| {
-                    between(said, 0, most + self.apart(&self.data))
-                })
+                let device = device.map(|(from, to)| (from, to.min(end).max(from)));
+                let most = union(device.collect()) + self.apart(&self.data);
+                meanwhile.map_or(Ok(()), |said| between(said, 0, most))
             }
             Clause::Data(part, said, least) => self.holds_data(*part, *said, *least, data),
             Clause::Queued(said, behind) => self.holds_queued(*said, *behind),
@@ -292,9 +288,8 @@ impl OfRequest<'_> {
         let asked = self.asked(&[Purpose::Data]);
         let apart = self.apart(&self.data);
         let begun = self.ended.begin_ns + self.ended.stages_ns[0];
-        let late = asked
-            .iter()
-            .map(|(from, to)| (*from.max(&begun), *to.max(&begun)));
+        let late = asked.iter();
+        let late = late.map(|(from, to)| (*from.max(&begun), *to.max(&begun)));
         let service = data - union(late.collect()).min(data);
         let (mut before, mut after) = (0, 0);
         for (from, to) in &asked {
@@ -358,10 +353,8 @@ impl OfRequest<'_> {
         bytes: Printed,
         seek: Option<&(i8, Printed, String)>,
     ) -> Result<(), String> {
-        let own = self
-            .data
-            .iter()
-            .find(|at| self.truth.traced[**at].sector == sector);
+        let is_there = |at: &&usize| self.truth.traced[**at].sector == sector;
+        let own = self.data.iter().find(is_there);
         let at = *own.ok_or("there is none at that sector")?;
         let one = &self.truth.traced[at];
         between(bytes, one.sectors * 512, one.sectors * 512)?;
@@ -374,9 +367,8 @@ impl OfRequest<'_> {
             let other = &self.truth.traced[other];
             other.op != 'F' && other.issue <= one.done + apart && one.issue <= other.done + apart
         };
-        let before = (0..at)
-            .rev()
-            .find(|other| !at_once(*other) && self.truth.traced[*other].op != 'F');
+        let is_before = |other: &usize| !at_once(*other) && self.truth.traced[*other].op != 'F';
+        let before = (0..at).rev().find(is_before);
         let candidates = (0..self.truth.traced.len()).filter(|other| *other != at);
         let sent_with =
             |other: usize| before.is_some_and(|before| self.truth.sent_together(before, other));
@@ -384,26 +376,21 @@ impl OfRequest<'_> {
         let fits = |other: &usize| {
             let end = self.truth.traced[*other].end();
             let distance = one.sector.abs_diff(end) * 512;
-            let is_side =
-                i64::from(*side) == (one.sector.cast_signed() - end.cast_signed()).signum();
-            is_side && between(*far, distance, distance).is_ok() && self.names(at, *other, who)
+            let way = one.sector.cast_signed() - end.cast_signed();
+            i64::from(*side) == way.signum()
+                && between(*far, distance, distance).is_ok()
+                && self.names(at, *other, who)
         };
-        candidates
-            .any(|other| fits(&other))
-            .then_some(())
-            .ok_or_else(|| {
-                format!(
-                    "the disk was sent {before:?} before: {:?}",
-                    before.map(|at| &self.truth.traced[at])
-                )
-            })
+        if candidates.any(|other| fits(&other)) {
+            return Ok(());
+        }
+        let sent = before.map(|at| &self.truth.traced[at]);
+        Err(format!("the disk was sent {before:?} before: {sent:?}"))
     }
 
     /// Whether a block request, which the disk was sent before one of this request, is whose the sentence says.
     fn names(&self, at: usize, other: usize, who: &str) -> bool {
-        let pid = who
-            .rsplit_once('[')
-            .and_then(|(_, pid)| pid.strip_suffix(']'));
+        let pid = pid_of(who);
         match (self.truth.owner(other), pid) {
             (Some(_), _) if who == "by an unknown owner" => {
                 // An owner is known once the block request has ended, and has been seen to, and if it is certain
@@ -428,9 +415,7 @@ impl OfRequest<'_> {
 
     /// Others at the disk while a block request of this one was under way.
     fn holds_served(&self, who: &str, said: Printed, least: bool) -> Result<(), String> {
-        let pid = who
-            .rsplit_once('[')
-            .and_then(|(_, pid)| pid.strip_suffix(']'));
+        let pid = pid_of(who);
         let is_meant = |at: usize| match (pid, self.truth.owner(at)) {
             // What a file system reads and writes for itself counts as its own, whoever waited.
             (Some(pid), _) => {
@@ -458,24 +443,17 @@ impl OfRequest<'_> {
             union(lost)
         };
         // Each by a little at most, but for those that something came between: in emulation, milliseconds.
-        let slow = others
-            .iter()
-            .filter(|at| self.truth.apart[**at] > 20 * CUT_NS);
-        let apart = self.apart(&slow.copied().collect::<Vec<_>>())
-            + self
-                .apart(&others)
-                .min(self.apart(&self.data) + self.apart(&self.commit) + 50 * CUT_NS);
-        let low = if pid.is_some() && !least {
-            meanwhile(&own, true)
-        } else {
-            0
+        let is_slow = |at: &&usize| self.truth.apart[**at] > 20 * CUT_NS;
+        let slow: Vec<usize> = others.iter().filter(is_slow).copied().collect();
+        let most = self.apart(&self.data) + self.apart(&self.commit) + 50 * CUT_NS;
+        let apart = self.apart(&slow) + self.apart(&others).min(most);
+        let low = match pid {
+            Some(_) if !least => meanwhile(&own, true),
+            _ => 0,
         };
         let longer: Vec<(u64, u64)> = own.iter().chain(&flushes).copied().collect();
-        between(
-            said,
-            low.saturating_sub(apart),
-            meanwhile(&longer, false) + apart,
-        )
+        let high = meanwhile(&longer, false) + apart;
+        between(said, low.saturating_sub(apart), high)
     }
 
     /// A step about one block request, as the timeline tells it.
@@ -485,12 +463,8 @@ impl OfRequest<'_> {
             return Ok(());
         }
         let (_, place) = block.split_once(" at sector ").ok_or("it has no place")?;
-        let sector: u64 = place
-            .split(", ")
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|_| place)?;
+        let sector = place.split(", ").next().unwrap_or_default();
+        let sector: u64 = sector.parse().map_err(|_| place)?;
         let mut own = self.data.iter().chain(&self.commit);
         let at = own.find(|at| self.truth.traced[**at].sector == sector);
         let at = *at.ok_or("there is none at that sector")?;

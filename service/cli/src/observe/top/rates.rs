@@ -305,25 +305,19 @@ mod tests {
     fn a_quiet_store_shows_nothing_and_says_what_is_missing() {
         let mut after = report(100, Vec::new(), Vec::new());
         let quiet = between(&after.clone(), &after, 1.0);
-        assert!(
-            quiet.methods.is_empty()
-                && quiet.processes.is_empty()
-                && quiet.lost_ns_per_second.is_empty()
-        );
-        assert_eq!(
-            (quiet.seek_median_bytes, quiet.attributed_share),
-            (None, None)
-        );
+        assert!(quiet.methods.is_empty());
+        assert!(quiet.processes.is_empty());
+        assert!(quiet.lost_ns_per_second.is_empty());
+        assert_eq!(quiet.seek_median_bytes, None);
+        assert_eq!(quiet.attributed_share, None);
         let before = after.clone();
         let audit = after.audit.as_mut().unwrap();
         audit.complete = false;
         audit.finding = "3 events were lost".into();
         audit.not_sampled = 7;
         let told = between(&before, &after, 1.0).incomplete;
-        assert!(
-            told.starts_with("3 events were lost; 7 block requests counted"),
-            "{told}"
-        );
+        let words = "3 events were lost; 7 block requests counted";
+        assert!(told.starts_with(words), "{told}");
         after.observed = false;
         after.not_observed_because = "no privileges".into();
         let view = between(&before, &after, 1.0);

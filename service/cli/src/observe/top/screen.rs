@@ -223,10 +223,8 @@ mod tests {
             ..Default::default()
         };
         let shown = text("now", &[unseen]);
-        assert!(
-            !shown.contains("disk:") && !shown.contains("attributed"),
-            "{shown}"
-        );
+        assert!(!shown.contains("disk:"), "{shown}");
+        assert!(!shown.contains("attributed"), "{shown}");
         let drawn = redraw("abc\ndef", Some(2));
         assert_eq!(drawn, "\x1b[Hab\x1b[K\nde\x1b[K\n\x1b[J");
     }

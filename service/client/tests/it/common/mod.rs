@@ -16,6 +16,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+type Reply<T> = Result<Response<T>, Status>;
 pub(crate) type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Reaction of the service to one call.
@@ -55,11 +56,8 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let behind = listener.local_addr().unwrap();
         let service = LumpStoreServer::new(fake.clone());
-        tokio::spawn(
-            tonic::transport::Server::builder()
-                .add_service(service)
-                .serve_with_incoming(TcpListenerStream::new(listener)),
-        );
+        let router = tonic::transport::Server::builder().add_service(service);
+        tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
         let address = proxy(behind, Arc::clone(&fake.cut)).await;
         (fake, format!("http://{address}"))
     }
@@ -144,13 +142,10 @@ pub(crate) fn get_reply(
         ..Default::default()
     };
     let header = v1::get_response::Part::Header(header);
-    let chunks = chunks
-        .iter()
-        .map(|chunk| v1::get_response::Part::Chunk(chunk.to_vec().into()));
-    std::iter::once(header)
-        .chain(chunks)
-        .map(|part| v1::GetResponse { part: Some(part) })
-        .collect()
+    let chunk = |chunk: &&[u8]| v1::get_response::Part::Chunk(chunk.to_vec().into());
+    let parts = std::iter::once(header).chain(chunks.iter().map(chunk));
+    let messages = parts.map(|part| v1::GetResponse { part: Some(part) });
+    messages.collect()
 }
 
 const NOT_USED: &str = "this method is not used by the tests";
@@ -161,10 +156,7 @@ impl LumpStore for Fake {
     type GetStream = Replies<v1::GetResponse>;
     type GetManyStream = Replies<v1::GetManyResponse>;
 
-    async fn put(
-        &self,
-        request: Request<Streaming<v1::PutRequest>>,
-    ) -> Result<Response<v1::PutResponse>, Status> {
+    async fn put(&self, request: Request<Streaming<v1::PutRequest>>) -> Reply<v1::PutResponse> {
         let mut came = Self::plain(&request);
         let mut stream = request.into_inner();
         while let Some(message) = stream.message().await? {
@@ -193,7 +185,7 @@ impl LumpStore for Fake {
     async fn put_small(
         &self,
         request: Request<v1::PutSmallRequest>,
-    ) -> Result<Response<v1::PutSmallResponse>, Status> {
+    ) -> Reply<v1::PutSmallResponse> {
         let mut came = Self::plain(&request);
         let request = request.into_inner();
         came.header = request.header;
@@ -210,7 +202,7 @@ impl LumpStore for Fake {
     async fn put_many(
         &self,
         request: Request<Streaming<v1::PutManyRequest>>,
-    ) -> Result<Response<Self::PutManyStream>, Status> {
+    ) -> Reply<Self::PutManyStream> {
         let mut came = Self::plain(&request);
         let mut stream = request.into_inner();
         let mut sums = Vec::new();
@@ -223,15 +215,11 @@ impl LumpStore for Fake {
         self.act(came).await?;
         // Answered from the last to the first; every second one is refused.
         let replies: Vec<_> = (0_u64..).zip(sums).map(many_reply).collect();
-        Ok(Response::new(Box::pin(
-            tokio_stream::iter(replies.into_iter().rev()).map(Ok),
-        )))
+        let replies = tokio_stream::iter(replies.into_iter().rev());
+        Ok(Response::new(Box::pin(replies.map(Ok))))
     }
 
-    async fn get(
-        &self,
-        request: Request<v1::GetRequest>,
-    ) -> Result<Response<Self::GetStream>, Status> {
+    async fn get(&self, request: Request<v1::GetRequest>) -> Reply<Self::GetStream> {
         let replies = match self.act(Self::plain(&request)).await? {
             Act::Get(replies) => replies,
             _ => get_reply(3, Some(crc32_iscsi(b"abc")), &[b"a", b"bc"]),
@@ -239,38 +227,24 @@ impl LumpStore for Fake {
         Ok(Response::new(Box::pin(tokio_stream::iter(replies).map(Ok))))
     }
 
-    async fn get_small(
-        &self,
-        _: Request<v1::GetSmallRequest>,
-    ) -> Result<Response<v1::GetSmallResponse>, Status> {
+    async fn get_small(&self, _: Request<v1::GetSmallRequest>) -> Reply<v1::GetSmallResponse> {
         Err(Status::unimplemented(NOT_USED))
     }
 
-    async fn get_many(
-        &self,
-        request: Request<v1::GetManyRequest>,
-    ) -> Result<Response<Self::GetManyStream>, Status> {
+    async fn get_many(&self, request: Request<v1::GetManyRequest>) -> Reply<Self::GetManyStream> {
         self.act(Self::plain(&request)).await?;
         let mut replies = Vec::new();
         for index in 0..request.get_ref().ids.len() as u64 {
             for reply in get_reply(3, Some(crc32_iscsi(b"abc")), &[b"ab", b"c"]) {
+                use v1::get_many_response::Part;
                 let part = match reply.part.unwrap() {
-                    v1::get_response::Part::Header(header) => {
-                        v1::get_many_response::Part::Header(header)
-                    }
-                    v1::get_response::Part::Chunk(chunk) => {
-                        v1::get_many_response::Part::Chunk(chunk)
-                    }
+                    _ if index == 1 => Part::Failed(failure()),
+                    v1::get_response::Part::Header(header) => Part::Header(header),
+                    v1::get_response::Part::Chunk(chunk) => Part::Chunk(chunk),
                 };
-                let part = if index == 1 {
-                    v1::get_many_response::Part::Failed(failure())
-                } else {
-                    part
-                };
-                let failed = matches!(part, v1::get_many_response::Part::Failed(_));
                 let part = Some(part);
                 replies.push(Ok(v1::GetManyResponse { index, part }));
-                if failed {
+                if index == 1 {
                     break;
                 }
             }
@@ -278,38 +252,29 @@ impl LumpStore for Fake {
         Ok(Response::new(Box::pin(tokio_stream::iter(replies))))
     }
 
-    async fn head(
-        &self,
-        _: Request<v1::HeadRequest>,
-    ) -> Result<Response<v1::HeadResponse>, Status> {
+    async fn head(&self, _: Request<v1::HeadRequest>) -> Reply<v1::HeadResponse> {
         Err(Status::unimplemented(NOT_USED))
     }
 
-    async fn delete(
-        &self,
-        _: Request<v1::DeleteRequest>,
-    ) -> Result<Response<v1::DeleteResponse>, Status> {
+    async fn delete(&self, _: Request<v1::DeleteRequest>) -> Reply<v1::DeleteResponse> {
         Err(Status::unimplemented(NOT_USED))
     }
 
     async fn delete_many(
         &self,
         _: Request<v1::DeleteManyRequest>,
-    ) -> Result<Response<v1::DeleteManyResponse>, Status> {
+    ) -> Reply<v1::DeleteManyResponse> {
         Err(Status::unimplemented(NOT_USED))
     }
 
     async fn delete_range(
         &self,
         _: Request<v1::DeleteRangeRequest>,
-    ) -> Result<Response<v1::DeleteRangeResponse>, Status> {
+    ) -> Reply<v1::DeleteRangeResponse> {
         Err(Status::unimplemented(NOT_USED))
     }
 
-    async fn list(
-        &self,
-        request: Request<v1::ListRequest>,
-    ) -> Result<Response<v1::ListResponse>, Status> {
+    async fn list(&self, request: Request<v1::ListRequest>) -> Reply<v1::ListResponse> {
         self.act(Self::plain(&request)).await?;
         let page = request.get_ref().page_token.first().copied().unwrap_or(0);
         let id = |number: u8| u128::from(number).to_be_bytes().to_vec().into();
@@ -320,17 +285,14 @@ impl LumpStore for Fake {
         }))
     }
 
-    async fn usage(
-        &self,
-        _: Request<v1::UsageRequest>,
-    ) -> Result<Response<v1::UsageResponse>, Status> {
+    async fn usage(&self, _: Request<v1::UsageRequest>) -> Reply<v1::UsageResponse> {
         Err(Status::unimplemented(NOT_USED))
     }
 
     async fn list_stores(
         &self,
         request: Request<v1::ListStoresRequest>,
-    ) -> Result<Response<v1::ListStoresResponse>, Status> {
+    ) -> Reply<v1::ListStoresResponse> {
         self.act(Self::plain(&request)).await?;
         Ok(Response::new(v1::ListStoresResponse::default()))
     }

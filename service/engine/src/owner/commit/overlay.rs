@@ -100,14 +100,10 @@ mod tests {
         overlay.note(&delete(2));
         assert_eq!(found(&overlay), [Some(true), Some(false), None, None]);
         overlay.note(&delete_range(1, 4));
-        assert_eq!(
-            found(&overlay),
-            [Some(false), Some(false), Some(false), None]
-        );
+        let expected = [Some(false), Some(false), Some(false), None];
+        assert_eq!(found(&overlay), expected);
         overlay.note(&embed(3));
-        assert_eq!(
-            found(&overlay),
-            [Some(false), Some(false), Some(true), None]
-        );
+        let expected = [Some(false), Some(false), Some(true), None];
+        assert_eq!(found(&overlay), expected);
     }
 }

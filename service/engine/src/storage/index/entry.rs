@@ -181,21 +181,15 @@ mod tests {
         assert_eq!(entry.portion(), Some(portion));
         assert_eq!(entry.record(), RingPosition(U40));
         let full = 65_535 * 4096;
-        assert_eq!(
-            entry.payload_len(BlockSize::DEFAULT),
-            Some(full - 2 - 65_535)
-        );
+        let expected = Some(full - 2 - 65_535);
+        assert_eq!(entry.payload_len(BlockSize::DEFAULT), expected);
         let moved = entry.moved_to(RingPosition(5), true);
         assert!(moved.is_marked() && !entry.is_marked());
-        assert_eq!(
-            moved.payload_len(BlockSize::DEFAULT),
-            entry.payload_len(BlockSize::DEFAULT)
-        );
+        let expected = entry.payload_len(BlockSize::DEFAULT);
+        assert_eq!(moved.payload_len(BlockSize::DEFAULT), expected);
         assert_eq!(moved.moved_to(RingPosition(U40), false), entry);
-        assert_eq!(
-            (moved.record(), moved.portion()),
-            (RingPosition(5), Some(portion))
-        );
+        assert_eq!(moved.record(), RingPosition(5));
+        assert_eq!(moved.portion(), Some(portion));
         let unknown = IndexEntry::data(RingPosition(0), portion, None);
         assert_eq!(unknown.payload_len(BlockSize::DEFAULT), None);
         let embedded = IndexEntry::embedded(RingPosition(9), 65_535);

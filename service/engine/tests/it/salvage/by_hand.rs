@@ -10,7 +10,7 @@ use lumpscope_engine::{
 
 use crate::salvage::harness::{DATA, RING, SHAPE, State, report, ruin, salvage, salvaging, state};
 use crate::support::sim::{DiskEvent, Random, SimDisk};
-use crate::support::{self, Shape, content, delete, get, put, try_put};
+use crate::support::{self, Shape, content, delete, embedded_if, get, put, try_put};
 
 fn portion(start: u64, len: u16) -> Portion {
     Portion::new(BlockIndex(start), BlockCount(len)).unwrap()
@@ -51,6 +51,11 @@ fn image(records: &[Record<'_>]) -> Vec<u8> {
     image
 }
 
+fn are_flushes(events: &[DiskEvent]) -> bool {
+    let is_flush = |event| matches!(event, &DiskEvent::Flush);
+    events.iter().all(is_flush)
+}
+
 /// The lump that `image` writes.
 fn plain(id: u128, blocks: usize) -> Vec<u8> {
     vec![id as u8; blocks * 512 - 12]
@@ -77,12 +82,7 @@ fn a_sound_store_is_the_same_in_salvage_mode() {
         assert!(store.info().sealed);
         assert_ne!(store.info().replay.checkpoint, CheckpointUse::Used);
         assert_eq!(state(&store), lumps);
-        let written = &disk.events()[before..];
-        assert!(
-            written
-                .iter()
-                .all(|event| matches!(event, DiskEvent::Flush))
-        );
+        assert!(are_flushes(&disk.events()[before..]));
         drop(store);
     }
     assert!(disk.open().unwrap().info().salvage.is_none());
@@ -100,13 +100,9 @@ fn of_overlapping_lumps_the_newest_is_kept() {
         Record::EndOfRecords,
     ];
     let (refused, found, lumps) = salvage(&image(&records));
-    for part in [
-        "block 12",
-        "000002 (blocks 10..13",
-        "000003 (blocks 12..15",
-        "position 28",
-        "position 56",
-    ] {
+    let lumps_named = ["000002 (blocks 10..13", "000003 (blocks 12..15"];
+    let places = ["block 12", "position 28", "position 56"];
+    for part in lumps_named.iter().chain(&places) {
         assert!(refused.contains(part), "{refused}");
     }
     // 2 goes too: 3 was written over its last block.
@@ -120,11 +116,8 @@ fn of_overlapping_lumps_the_newest_is_kept() {
             let winner = f.winner.unwrap();
             assert_eq!(f.action, SalvageAction::LumpDropped);
             assert_eq!(f.finding.kind, FindingKind::Overlap);
-            (
-                f.finding.lump.unwrap().0,
-                f.finding.ring_position.unwrap(),
-                winner.lump.0,
-            )
+            let (lump, place) = (f.finding.lump, f.finding.ring_position);
+            (lump.unwrap().0, place.unwrap(), winner.lump.0)
         })
         .collect();
     assert_eq!(said, [(2, 28, 3), (3, 56, 4)]);
@@ -141,10 +134,8 @@ fn a_lump_outside_the_data_region_is_dropped_and_older_records_of_it_stay_void()
         Record::EndOfRecords,
     ];
     let (refused, found, lumps) = salvage(&image(&records));
-    assert!(
-        refused.contains("ring position 56") && refused.contains("000002"),
-        "{refused}"
-    );
+    assert!(refused.contains("ring position 56"), "{refused}");
+    assert!(refused.contains("000002"), "{refused}");
     assert_eq!(lumps.keys().copied().collect::<Vec<_>>(), [1, 3]);
     assert_eq!(lumps[&3], plain(3, 2));
     assert_eq!((found.dropped_lumps, found.superseded_records), (1, 2));
@@ -163,18 +154,13 @@ fn what_a_shorter_file_has_lost_is_dropped() {
     ];
     let mut image = image(&records);
     image.truncate(DATA + 102 * 512);
-    let disk = SimDisk::new(image.clone());
-    drop(disk);
     let dir = support::disk_dir();
     let path = dir.path().join("short.lusf");
     std::fs::write(&path, &image).unwrap();
-    let refused = Store::open(&path, support::options())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("000004") && refused.contains("--salvage"),
-        "{refused}"
-    );
+    let refused = Store::open(&path, support::options());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("000004"), "{refused}");
+    assert!(refused.contains("--salvage"), "{refused}");
     let open = |read_only| {
         let mut options = support::options();
         options.salvage = true;
@@ -184,11 +170,8 @@ fn what_a_shorter_file_has_lost_is_dropped() {
     let store = open(true);
     // 2 is whole, but 4 was written over it.
     assert_eq!(state(&store).into_keys().collect::<Vec<_>>(), [1, 3]);
-    let kinds: Vec<_> = report(&store)
-        .findings
-        .iter()
-        .map(|f| f.finding.kind)
-        .collect();
+    let found = report(&store).findings;
+    let kinds: Vec<_> = found.iter().map(|f| f.finding.kind).collect();
     assert_eq!(kinds, [FindingKind::Overlap, FindingKind::Truncated]);
     store.close().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), image);
@@ -217,10 +200,9 @@ fn a_record_that_rotted_ends_the_log() {
     assert!(refused.contains("ring position 28"), "{refused}");
     assert_eq!(lumps, State::from([(1, plain(1, 2))]));
     let cut = found.cut.unwrap();
-    assert_eq!(
-        (cut.ring_position, cut.records_kept, cut.bytes_kept),
-        (28, 1, 28)
-    );
+    assert_eq!(cut.ring_position, 28);
+    assert_eq!(cut.records_kept, 1);
+    assert_eq!(cut.bytes_kept, 28);
     assert_eq!(cut.bytes_behind, 12 * 512 - 28);
     // The two puts behind it.
     assert_eq!(cut.records_behind, 2);
@@ -251,16 +233,10 @@ fn nothing_intact_is_nothing_to_salvage() {
     for read_only in [true, false] {
         let disk = SimDisk::recording(image.clone());
         let refused = salvaging(&disk, read_only).unwrap_err();
-        assert!(
-            matches!(
-                refused,
-                Error::CorruptJournal {
-                    ring_position: 0,
-                    ..
-                }
-            ),
-            "{refused:?}"
-        );
+        let Error::CorruptJournal { ring_position, .. } = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(ring_position, 0);
         assert!(disk.events().is_empty());
     }
 }
@@ -274,16 +250,10 @@ fn a_repair_without_room_writes_nothing() {
     ruin(&mut image, RING + 12 * 512 - 40);
     let disk = SimDisk::recording(image.clone());
     let refused = salvaging(&disk, false).unwrap_err();
-    assert!(
-        matches!(refused, Error::NoRoomForRepair { .. }),
-        "{refused:?}"
-    );
+    let is_it = matches!(refused, Error::NoRoomForRepair { .. });
+    assert!(is_it, "{refused:?}");
     assert!(refused.to_string().contains("read-only"));
-    assert!(
-        disk.events()
-            .iter()
-            .all(|event| matches!(event, DiskEvent::Flush))
-    );
+    assert!(are_flushes(&disk.events()));
     let store = salvaging(&disk, true).unwrap();
     assert_eq!(state(&store), State::from([(1, plain(1, 2)), (2, bytes)]));
 }
@@ -294,11 +264,7 @@ fn any_damage_of_the_ring_of_a_used_store() {
     let store = disk.open().unwrap();
     for version in 0..150 {
         let id = u128::from(version % 9);
-        let placement = if version % 4 == 0 {
-            Placement::Embedded
-        } else {
-            Placement::Data
-        };
+        let placement = embedded_if(version % 4 == 0);
         try_put(&store, id, &content(id, version, 300), placement).unwrap();
     }
     let lumps = state(&store);
@@ -357,11 +323,7 @@ fn a_sector_of_the_journal_that_cannot_be_read_ends_the_log() {
 
 #[test]
 fn coarse_units_are_repaired_too() {
-    let shape = Shape {
-        block_size: 4096,
-        ring_blocks: 3,
-        data_blocks: 40,
-    };
+    let shape = Shape::new(4096, 3, 40);
     // The end lies across two units, as only another engine leaves it, and is torn.
     let bytes = vec![9; 4096 - 28 - 23 - 2];
     let mut image = shape.image();

@@ -8,11 +8,7 @@ use crate::support::peer::{self, CannylsImage};
 use crate::support::sim::{DiskEvent, Random, SECTOR, SimDisk};
 use crate::support::{Shape, content, delete, get, try_put};
 
-pub const SHAPE: Shape = Shape {
-    block_size: 512,
-    ring_blocks: 12,
-    data_blocks: 200,
-};
+pub const SHAPE: Shape = Shape::new(512, 12, 200);
 pub const RING: usize = 1024;
 pub const DATA: usize = 1024 + 12 * 512;
 
@@ -61,10 +57,8 @@ pub fn salvage(image: &[u8]) -> (String, SalvageReport, State) {
     let (found, lumps) = (report(&store), state(&store));
     assert!(!found.is_clean() && !found.repaired, "{found:?}");
     assert_eq!(found.lumps, lumps.len() as u64);
-    assert_eq!(
-        found.total,
-        found.dropped_lumps + found.gaps + u64::from(found.cut.is_some())
-    );
+    let expected = found.dropped_lumps + found.gaps + u64::from(found.cut.is_some());
+    assert_eq!(found.total, expected);
     store.close().unwrap();
     assert_eq!(disk.bytes(), image, "read-only salvage has written");
     assert!(disk.events().is_empty());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lumpscope_engine::create::{CreateOptions, format};
-use lumpscope_engine::guard::FormatError;
+use lumpscope_engine::guard::{FormatError, User};
 use sha2::{Digest, Sha256};
 
 /// Goes on, alone, when loop devices can be made and these tools are there; else the test is skipped.
@@ -56,6 +56,24 @@ pub(crate) fn refusal(image: &Image, path: &Path, options: &CreateOptions<'_>) -
         "{error}"
     );
     error
+}
+
+/// Who uses it, as a refusal says.
+pub(crate) fn user_of(error: &FormatError) -> &User {
+    match error {
+        FormatError::InUse { by, .. } => by,
+        error => panic!("{error}"),
+    }
+}
+
+pub(crate) fn writable(path: &Path) -> File {
+    File::options().write(true).open(path).expect("opened")
+}
+
+/// The last part of a path.
+pub(crate) fn name_of(path: &Path) -> &str {
+    let name = path.file_name().and_then(OsStr::to_str);
+    name.expect("a name of ASCII letters")
 }
 
 /// Runs a tool that must succeed; returns what it printed.
@@ -122,6 +140,13 @@ impl Image {
         image
     }
 
+    /// One on which a tool has made something.
+    pub(crate) fn made(len: u64, tool: &str, flags: &str) -> Self {
+        let image = Self::new(len);
+        run(tool, &[Path::new(flags), &image.path()]);
+        image
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.path().join("lumpscope-guard.img")
     }
@@ -170,7 +195,7 @@ impl Loop {
     /// it already; any other is told of it.
     pub(crate) fn partition(&self, start: u64, sectors: u64) -> PathBuf {
         let path = PathBuf::from(format!("{}p1", self.device.display()));
-        let name = path.file_name().expect("a name");
+        let name = name_of(&path);
         if !Path::new("/sys/class/block").join(name).exists() {
             let device = self.device.to_str().expect("a path of ASCII letters");
             run(

@@ -15,8 +15,8 @@ use lumpscope_engine::format::journal_header::JournalHeader;
 use lumpscope_engine::format::record::Record;
 use lumpscope_engine::units::{BlockSize, ByteLen, RingPosition};
 use lumpscope_engine::{
-    Durability, Error, LumpId, Placement, PutOutcome, RequestCtx, RequestId, Store, StoreOptions,
-    StoreState,
+    Durability, Error, LumpBuf, LumpId, Placement, PutOutcome, RequestCtx, RequestId, Store,
+    StoreOptions, StoreState,
 };
 
 /// Sizes of a store for a test.
@@ -28,6 +28,15 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Block size in bytes; blocks of the ring and of the data region.
+    pub const fn new(block_size: u16, ring_blocks: u64, data_blocks: u64) -> Self {
+        Self {
+            block_size,
+            ring_blocks,
+            data_blocks,
+        }
+    }
+
     /// First byte of the data region.
     pub fn data(self) -> u64 {
         (2 + self.ring_blocks) * u64::from(self.block_size)
@@ -85,9 +94,20 @@ pub fn options() -> StoreOptions {
     StoreOptions::new("test")
 }
 
+/// These options, but for one.
+pub fn but<T>(mut options: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut options);
+    options
+}
+
 pub fn ctx() -> RequestCtx {
+    ctx_of(1)
+}
+
+/// Of the request with this number.
+pub fn ctx_of(id: u64) -> RequestCtx {
     RequestCtx {
-        id: RequestId(1),
+        id: RequestId(id),
         ..RequestCtx::default()
     }
 }
@@ -103,6 +123,21 @@ pub fn content(id: u128, version: u64, len: usize) -> Vec<u8> {
             (x >> 33) as u8
         })
         .collect()
+}
+
+pub fn embedded_if(embedded: bool) -> Placement {
+    if embedded {
+        Placement::Embedded
+    } else {
+        Placement::Data
+    }
+}
+
+/// A buffer of the store that holds these bytes.
+pub fn buf(store: &Store, bytes: &[u8]) -> LumpBuf {
+    let mut buf = store.lump_buf(bytes.len() as u64).unwrap();
+    buf.extend(bytes).unwrap();
+    buf
 }
 
 pub fn try_put(

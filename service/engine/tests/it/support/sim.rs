@@ -17,17 +17,6 @@ pub enum DiskEvent {
     Flush,
 }
 
-/// Which I/O fails, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct IoFault {
-    pub op: IoOp,
-    /// The n-th I/O of this kind fails, 0 = the next; all later ones too.
-    pub after: u64,
-    pub errno: i32,
-    /// Only I/Os that begin before this byte; the journal lies before the data.
-    pub below: u64,
-}
-
 /// A disk that keeps what is written for the next opening.
 pub struct SimDisk {
     image: Vec<u8>,
@@ -86,21 +75,23 @@ impl SimDisk {
         disk.bytes(0..disk.size())
     }
 
-    /// Makes I/Os fail from now on, or ends that.
-    pub fn fail(&self, fault: Option<IoFault>) {
-        self.disk().heal();
-        if let Some(fault) = fault {
-            self.disk().inject(sim::Fault {
-                op: fault.op,
-                within: 0..fault.below,
-                skip: fault.after,
-                times: u64::MAX,
-                kind: FaultKind::Errno(fault.errno),
-            });
-        }
+    /// Makes the n-th I/O of this kind fail (0 = the next) and all later ones, and no others. Only those that begin
+    /// before byte `below`: the journal lies before the data.
+    pub fn fail(&self, op: IoOp, after: u64, errno: i32, below: u64) {
+        self.heal();
+        self.disk().inject(sim::Fault {
+            within: 0..below,
+            skip: after,
+            ..sim::Fault::always(op, FaultKind::Errno(errno))
+        });
     }
 
-    /// Makes all I/Os fail from now on; [`fail`](Self::fail) ends that.
+    /// Makes no more I/Os fail.
+    pub fn heal(&self) {
+        self.disk().heal();
+    }
+
+    /// Makes all I/Os fail from now on; [`heal`](Self::heal) ends that.
     pub fn break_down(&self, errno: i32) {
         for op in [IoOp::Read, IoOp::Write, IoOp::Flush] {
             let fault = sim::Fault::always(op, FaultKind::Errno(errno));

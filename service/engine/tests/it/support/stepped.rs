@@ -7,11 +7,11 @@ use lumpscope_engine::device::Device;
 use lumpscope_engine::device::sim::{Latency, SimDisk, SimOptions, blank_image};
 use lumpscope_engine::units::BlockSize;
 use lumpscope_engine::{
-    CollectOutcome, CommitMode, Driver, Durability, Error, LumpData, LumpId, OnDone, Placement,
-    RequestCtx, Store, StoreOptions,
+    CollectOutcome, CommitMode, Driver, Durability, Error, LumpData, LumpId, OnDone, Opened,
+    Placement, PutOutcome, RequestCtx, Store, StoreOptions,
 };
 
-use super::{content, ctx};
+use super::{buf, content, ctx};
 
 /// A disk, a store on it and its driver, in virtual time.
 pub struct Stepped {
@@ -112,25 +112,14 @@ impl Stepped {
         got.unwrap()
     }
 
-    pub fn submit_put(&mut self, id: u128, len: usize, placement: Placement) -> Answer<()> {
-        let version = self.disk.now_ns();
-        let bytes = content(id, version, len);
-        let mut buf = self.store.lump_buf(len as u64).unwrap();
-        buf.extend(&bytes).unwrap();
+    pub fn submit_put(&mut self, id: u128, len: usize, placement: Placement) -> Answer<PutOutcome> {
+        let bytes = content(id, self.disk.now_ns(), len);
+        let buf = buf(&self.store, &bytes);
         self.model.insert(id, bytes);
-        let (told, answer) = channel();
-        let on_done: OnDone<_> = Box::new(move |result: Result<_, _>, _| {
-            let _ = told.send(result.map(|_| ()));
-        });
+        let (done, answer) = answer();
+        let (id, synced) = (LumpId(id), Durability::Synced);
         self.store
-            .submit_put(
-                ctx(),
-                LumpId(id),
-                buf,
-                placement,
-                Durability::Synced,
-                on_done,
-            )
+            .submit_put(ctx(), id, buf, placement, synced, done)
             .unwrap();
         answer
     }
@@ -154,6 +143,15 @@ impl Stepped {
             .unwrap();
         self.wait(&answer).unwrap();
         self.model.remove(&id);
+    }
+
+    pub fn submit_open(&self, id: u128, ctx: RequestCtx) -> Answer<Opened> {
+        let (done, answer) = answer();
+        let whole = (0, u64::MAX);
+        self.store
+            .submit_open(ctx, LumpId(id), whole, done)
+            .unwrap();
+        answer
     }
 
     pub fn submit_collect(&self) -> Answer<CollectOutcome> {
@@ -210,8 +208,7 @@ pub fn bytes(store: &Stepped) -> Vec<u8> {
 
 /// Puts these bytes into the data region.
 pub fn put(store: &mut Stepped, id: u128, payload: &[u8]) {
-    let mut buf = store.store.lump_buf(payload.len() as u64).unwrap();
-    buf.extend(payload).unwrap();
+    let buf = buf(&store.store, payload);
     let (on_done, told) = answer();
     let (ctx, durability) = (RequestCtx::default(), Durability::Synced);
     store

@@ -5,12 +5,12 @@ use std::time::Duration;
 use lumpscope_engine::clock::virtual_time;
 use lumpscope_engine::device::sim::{Latency, SimDisk};
 use lumpscope_engine::{
-    Driver, Durability, Error, LumpBuf, LumpId, OnDone, Placement, PutCondition, PutOptions,
-    PutOutcome, Store, StoreOptions, StoreStats,
+    DeleteOutcome, Driver, Durability, Error, LumpData, LumpId, OnDone, Placement, PutCondition,
+    PutOptions, PutOutcome, RequestCtx, Store, StoreOptions, StoreStats,
 };
 
-use super::ctx;
 use super::stepped::{Answer, answer, disk, steady};
+use super::{buf, ctx};
 
 /// Reads and writes take a millisecond, a flush a second.
 pub const READ_NS: u64 = 1_000_000;
@@ -82,12 +82,6 @@ impl Timed {
         self.store.stats()
     }
 
-    pub fn buf(&self, bytes: &[u8]) -> LumpBuf {
-        let mut buf = self.store.lump_buf(bytes.len() as u64).unwrap();
-        buf.extend(bytes).unwrap();
-        buf
-    }
-
     /// Puts and waits.
     pub fn put(&mut self, id: u128, bytes: &[u8]) {
         let answer = self.begin_put(id, bytes, PutOptions::default());
@@ -96,16 +90,25 @@ impl Timed {
     }
 
     pub fn begin_put(&self, id: u128, bytes: &[u8], options: PutOptions) -> Answer<PutOutcome> {
-        let buf = self.buf(bytes);
+        let buf = buf(&self.store, bytes);
         self.send(|store, done| store.submit_put_with(ctx(), LumpId(id), buf, options, done))
+            .unwrap()
+    }
+
+    pub fn begin_get(&self, id: u128, ctx: RequestCtx) -> Answer<LumpData> {
+        self.send(|store, done| store.submit_get(ctx, LumpId(id), done))
+            .unwrap()
+    }
+
+    pub fn begin_delete(&self, id: u128) -> Answer<DeleteOutcome> {
+        let synced = Durability::Synced;
+        self.send(|store, done| store.submit_delete(ctx(), LumpId(id), synced, done))
             .unwrap()
     }
 
     /// Gets and waits.
     pub fn get(&mut self, id: u128) -> Option<Vec<u8>> {
-        let answer = self
-            .send(|store, done| store.submit_get(ctx(), LumpId(id), done))
-            .unwrap();
+        let answer = self.begin_get(id, ctx());
         self.settle();
         match answer.try_recv().unwrap() {
             Ok(lump) => Some(lump.to_vec()),

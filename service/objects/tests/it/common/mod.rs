@@ -6,7 +6,7 @@ use lumpscope_engine::{LumpId, LumpRange, RequestCtx, RequestId, Store, StoreOpt
 use lumpscope_objects::juicefs::BlockKey;
 use lumpscope_objects::{
     CommitInfo, Committed, Condition, Ctx, ETag, ListEntry, ListQuery, ObjectError, ObjectInfo,
-    ObjectOptions, Objects, OpenReport, PutInfo,
+    ObjectOptions, Objects, OpenReport, PutInfo, Reader,
 };
 
 /// Small, so that objects of a few KiB have several.
@@ -112,6 +112,29 @@ pub(crate) async fn put(
         ..CommitInfo::default()
     };
     writer.commit(ctx(), commit).await
+}
+
+/// An object of the bucket, whatever was there.
+pub(crate) async fn stored(objects: &Objects, key: &str, what: (u64, usize)) {
+    let done = put(objects, "bucket", key, what, Condition::Always).await;
+    done.unwrap();
+}
+
+/// Deletes an object of the bucket, if it is there.
+pub(crate) async fn removed(objects: &Objects, key: &str) {
+    let done = objects
+        .delete(ctx(), "bucket", key, Condition::Always)
+        .await;
+    done.unwrap();
+}
+
+/// The bytes that a reader has still to come.
+pub(crate) async fn rest_of(reader: &mut Reader) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(bytes) = reader.next(ctx()).await {
+        all.extend_from_slice(&bytes.unwrap());
+    }
+    all
 }
 
 /// The size in a key that may be one of a block.

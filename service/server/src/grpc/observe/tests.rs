@@ -26,10 +26,8 @@ fn who_may_use_one_store_sees_nothing_of_the_others() {
     let mine = |name: &str| name == "mine";
     assert!(visible(line(&["theirs"]), &mine).is_none());
     let own = visible(line(&["mine"]), &mine).unwrap();
-    assert_eq!(
-        (&*own.stores, &*own.request_ids),
-        (&["mine".to_owned()][..], &[7][..])
-    );
+    assert_eq!(&*own.stores, &["mine".to_owned()][..]);
+    assert_eq!(&*own.request_ids, &[7][..]);
     let shared = visible(line(&["mine", "theirs"]), &mine).unwrap();
     assert_eq!(shared.stores, ["mine"]);
     assert!(shared.request_ids.is_empty(), "one of them may be theirs");

@@ -20,10 +20,8 @@ fn check<const N: usize>(cases: [(Error, Code, &str); N]) {
         let store = "raw".to_owned();
         let status = Status::from(Refusal::Engine { store, error });
         assert_eq!(status.code(), code, "{status:?}");
-        assert!(
-            status.message().starts_with("store \"raw\": "),
-            "{status:?}"
-        );
+        let words = "store \"raw\": ";
+        assert!(status.message().starts_with(words), "{status:?}");
         assert!(status.message().contains(word), "{status:?}");
     }
 }
@@ -174,10 +172,8 @@ fn programs_are_told_the_reason_and_when_to_try_again() {
         error,
     };
     let (info, retry) = details(engine(Error::NotFound { id: LumpId(255) }));
-    assert_eq!(
-        (info.domain.as_str(), info.reason.as_str()),
-        ("lumpscope", "UNKNOWN_LUMP")
-    );
+    assert_eq!(info.domain.as_str(), "lumpscope");
+    assert_eq!(info.reason.as_str(), "UNKNOWN_LUMP");
     assert_eq!(info.metadata["store"], "raw");
     assert_eq!(info.metadata["lump"], LumpId(255).to_string());
     assert_eq!(retry, None);
@@ -186,10 +182,8 @@ fn programs_are_told_the_reason_and_when_to_try_again() {
         limit: 1,
         retry_after,
     }));
-    assert_eq!(
-        (info.reason.as_str(), retry),
-        ("STORE_BUSY", Some(retry_after))
-    );
+    assert_eq!(info.reason.as_str(), "STORE_BUSY");
+    assert_eq!(retry, Some(retry_after));
     let (info, retry) = details(engine(Error::Closed));
     assert_eq!(info.reason, "STORE_CLOSED");
     assert!(retry.is_some());

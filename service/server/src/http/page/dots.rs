@@ -120,10 +120,8 @@ mod tests {
 
     #[test]
     fn a_sample_is_bounded_and_from_all_of_the_time() {
-        assert_eq!(
-            (OWNERS.last(), OPERATIONS.last()),
-            (Some(&"other"), Some(&"other"))
-        );
+        assert_eq!(OWNERS.last(), Some(&"other"));
+        assert_eq!(OPERATIONS.last(), Some(&"other"));
         let mut sample = Sample::default();
         let many = 200 * MOST_DOTS as u64;
         for sector in 0..many {
@@ -153,10 +151,8 @@ mod tests {
         };
         let owner = OWNERS.iter().position(|o| *o == "fs-journal").unwrap();
         let operation = OPERATIONS.iter().position(|o| *o == "write").unwrap();
-        assert_eq!(
-            dot(&line),
-            Dot(5, 16, 8, owner, operation, None, None, 7, true)
-        );
+        let expected = Dot(5, 16, 8, owner, operation, None, None, 7, true);
+        assert_eq!(dot(&line), expected);
         line.stores.push("b".into());
         assert_eq!(dot(&line).7, 0);
     }

@@ -370,16 +370,14 @@ mod tests {
         let made = spans::of(&explained, &about, &shared, &ids);
         assert_eq!(made.len(), spans::count(&explained.request));
         let names: Vec<&str> = made.iter().map(|span| &*span.name).collect();
-        assert_eq!(
-            names,
-            [
-                "lumpscope.v1.LumpStore/Get",
-                "recv",
-                "device",
-                "read",
-                "read"
-            ]
-        );
+        let expected = [
+            "lumpscope.v1.LumpStore/Get",
+            "recv",
+            "device",
+            "read",
+            "read",
+        ];
+        assert_eq!(names, expected);
         assert_eq!(made[4].parent_span_id, made[2].span_context.span_id());
         let says = |span, key| said(span, key).is_some();
         assert!(says(&made[4], "lumpscope.device_ns") && !says(&made[4], "lumpscope.queue_ns"));
@@ -407,10 +405,8 @@ mod tests {
             )
         };
         assert_eq!((after(&made[2]), after(&made[3])), ((7, 58), (10, 10)));
-        assert_eq!(
-            made[0].status,
-            opentelemetry::trace::Status::error("DATA_LOSS")
-        );
+        let expected = opentelemetry::trace::Status::error("DATA_LOSS");
+        assert_eq!(made[0].status, expected);
     }
 
     #[test]

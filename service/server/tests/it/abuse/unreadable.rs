@@ -105,11 +105,8 @@ async fn messages_that_nobody_can_read() {
                 let info = status.get_details_error_info();
                 let found = info.map(|info| info.reason).unwrap_or_default();
                 let found = (status.code(), found.as_str());
-                assert_eq!(
-                    found,
-                    (*code, *reason),
-                    "{path}, {what}, {encoding}: {status:?}"
-                );
+                let expected = (*code, *reason);
+                assert_eq!(found, expected, "{path}, {what}, {encoding}: {status:?}");
             }
         }
     }

@@ -18,42 +18,19 @@ use lumpscope_server::privileges::{self, Reach};
 /// Tells the process that it is the one inside, and its folder: what it cannot remove itself.
 const INSIDE: &str = "LUMPSCOPE_CONFINED";
 
-/// chmod, chown, links, times, extended attributes and mknod, in all the forms of x86-64; the last
-/// two are chmod and execve of x32.
+/// chmod, chown, links, times, extended attributes and mknod, in all the forms of x86-64.
 #[cfg(target_arch = "x86_64")]
-const OF_FILES: [i64; 29] = [
-    90,
-    91,
-    268,
-    452,
-    92,
-    93,
-    94,
-    260,
-    86,
-    265,
-    88,
-    266,
-    132,
-    235,
-    261,
-    280,
-    188,
-    189,
-    190,
-    463,
-    197,
-    198,
-    199,
-    466,
-    469,
-    133,
-    259,
-    0x4000_0000 | 90,
-    0x4000_0000 | 520,
+const OF_FILES: [i64; 27] = [
+    90, 91, 268, 452, 92, 93, 94, 260, 86, 265, 88, 266, 132, 235, 261, 280, 188, 189, 190, 463,
+    197, 198, 199, 466, 469, 133, 259,
 ];
+/// chmod and execve of x32.
+#[cfg(target_arch = "x86_64")]
+const OF_X32: [i64; 2] = [0x4000_0000 | 90, 0x4000_0000 | 520];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_FILES: [i64; 3] = [libc::SYS_fchmodat, libc::SYS_fchownat, libc::SYS_utimensat];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_X32: [i64; 0] = [];
 
 /// Runs a test of this module in a process of its own, which has lost its rights when it ends.
 fn inside(test: &str) {
@@ -96,13 +73,11 @@ fn the_inside_itself() {
     ask.send(()).unwrap();
     let denied = io::ErrorKind::PermissionDenied;
     assert_eq!(thread.join().unwrap().unwrap_err().kind(), denied);
-    assert_eq!(
-        Command::new("/bin/true").status().unwrap_err().kind(),
-        denied
-    );
+    let found = Command::new("/bin/true").status().unwrap_err().kind();
+    assert_eq!(found, denied);
     let mounted = rustix::mount::mount_bind("/proc", "/proc").unwrap_err();
     assert_eq!(mounted, rustix::io::Errno::PERM);
-    for call in OF_FILES {
+    for call in OF_FILES.into_iter().chain(OF_X32) {
         // SAFETY: no argument is a pointer that can be followed.
         let code = unsafe { libc::syscall(call, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
         let error = io::Error::last_os_error().raw_os_error();
@@ -128,12 +103,7 @@ impl Around {
         for name in ["settings", "stores", "recordings"] {
             fs::create_dir(folder.join(name)).unwrap();
         }
-        for name in [
-            "settings/tokens",
-            "stores/store",
-            "recordings/old",
-            "secret",
-        ] {
+        for name in "settings/tokens stores/store recordings/old secret".split(' ') {
             fs::write(folder.join(name), "text").unwrap();
         }
         let name = folder.display().to_string();
@@ -178,67 +148,33 @@ impl Around {
     fn refused(&self) -> Vec<(&'static str, &'static str, io::Result<()>)> {
         let (settings, stores) = (self.at("settings/tokens"), self.at("stores/store"));
         let link = self.at("recordings/link");
+        let folder = fs::read_dir(&self.folder).map(drop);
+        let beside = fs::write(self.at("stores/new"), "x");
+        let linked = std::os::unix::fs::symlink("/etc/passwd", link);
+        let moved = fs::rename(&stores, self.at("recordings/store"));
+        let started = Command::new("/bin/true").status().map(drop);
+        let cut = OpenOptions::new().write(true).truncate(true).open(&stores);
+        let called = connect(self.neighbour.local_addr());
+        let door = TcpListener::bind("127.0.0.1:0").map(drop);
+        let unix = UnixStream::connect_addr(&self.unix).map(drop);
         let signal = rustix::process::test_kill_process(self.parent);
+        let signal = signal.map_err(io::Error::from);
         vec![
             ("files", "a foreign file is read", read(&self.at("secret"))),
-            (
-                "files",
-                "a folder is listed",
-                fs::read_dir(&self.folder).map(drop),
-            ),
+            ("files", "a folder is listed", folder),
             ("files", "tokens are written", write(&settings)),
             ("files", "tokens are removed", fs::remove_file(&settings)),
-            (
-                "files",
-                "a file is made beside a store",
-                fs::write(self.at("stores/new"), "x"),
-            ),
+            ("files", "a file is made beside a store", beside),
             ("files", "a store is removed", fs::remove_file(&stores)),
             ("files", "a file is made", fs::write(self.at("new"), "x")),
-            (
-                "files",
-                "a link is made",
-                std::os::unix::fs::symlink("/etc/passwd", link),
-            ),
-            (
-                "files",
-                "a store is moved",
-                fs::rename(&stores, self.at("recordings/store")),
-            ),
-            (
-                "files",
-                "a program is started",
-                Command::new("/bin/true").status().map(drop),
-            ),
-            (
-                "TCP ports",
-                "a store is cut",
-                OpenOptions::new()
-                    .write(true)
-                    .truncate(true)
-                    .open(&stores)
-                    .map(drop),
-            ),
-            (
-                "TCP ports",
-                "a neighbour is called",
-                connect(self.neighbour.local_addr()),
-            ),
-            (
-                "TCP ports",
-                "a door is opened",
-                TcpListener::bind("127.0.0.1:0").map(drop),
-            ),
-            (
-                "abstract sockets",
-                "a UNIX socket is called",
-                UnixStream::connect_addr(&self.unix).map(drop),
-            ),
-            (
-                "signals",
-                "a process is signalled",
-                signal.map_err(io::Error::from),
-            ),
+            ("files", "a link is made", linked),
+            ("files", "a store is moved", moved),
+            ("files", "a program is started", started),
+            ("TCP ports", "a store is cut", cut.map(drop)),
+            ("TCP ports", "a neighbour is called", called),
+            ("TCP ports", "a door is opened", door),
+            ("abstract sockets", "a UNIX socket is called", unix),
+            ("signals", "a process is signalled", signal),
         ]
     }
 

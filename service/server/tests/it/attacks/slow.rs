@@ -28,10 +28,8 @@ async fn puts_beside_one_that_announces_all_memory_and_sends_nothing() {
     })
     .await;
     let (holder, messages) = mpsc::channel(4);
-    holder
-        .send(first(header("s", 1 << 90, 4 * MIB)))
-        .await
-        .unwrap();
+    let done = holder.send(first(header("s", 1 << 90, 4 * MIB))).await;
+    done.unwrap();
     let mut slow = connect(&abused.service.grpc).await;
     let slow = tokio::spawn(async move { slow.put(ReceiverStream::new(messages)).await });
     while abused.metric("lumpscope_body_memory_bytes").await < 2.0 * 1048576.0 {
@@ -57,10 +55,8 @@ async fn a_body_that_drips_while_others_wait_for_its_memory() {
     })
     .await;
     let (holder, messages) = mpsc::channel(4);
-    holder
-        .send(first(header("s", 1 << 90, 8 * MIB)))
-        .await
-        .unwrap();
+    let done = holder.send(first(header("s", 1 << 90, 8 * MIB))).await;
+    done.unwrap();
     let mut slow = connect(&abused.service.grpc).await;
     let slow = tokio::spawn(async move { slow.put(ReceiverStream::new(messages)).await });
     let drips = tokio::spawn(async move {

@@ -52,22 +52,19 @@ pub(crate) fn store_file(
 /// A configuration on free ports, without probes.
 pub(crate) fn config(stores: &[(&str, &Path)]) -> ServeConfig {
     let any = "127.0.0.1:0".parse().unwrap();
-    ServeConfig {
-        stores: stores
-            .iter()
-            .map(|(name, path)| StoreSpec {
-                name: (*name).to_owned(),
-                path: path.to_path_buf(),
-                uuid: None,
-            })
-            .collect(),
+    let spec = |(name, path): &(&str, &Path)| StoreSpec {
+        name: (*name).to_owned(),
+        path: path.to_path_buf(),
+        uuid: None,
+    };
+    let config = ServeConfig {
+        stores: stores.iter().map(spec).collect(),
         listen: any,
         metrics_listen: any,
         no_probes: true,
         ..ServeConfig::default()
-    }
-    .checked()
-    .unwrap()
+    };
+    config.checked().unwrap()
 }
 
 /// Serves TLS with these files.
@@ -85,11 +82,27 @@ pub(crate) struct Running {
     pub(crate) client: Client,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<Result<(), ServerError>>,
+    /// Where its store lies, if that was made for it.
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Running {
     pub(crate) async fn start(stores: &[(&str, &Path)]) -> Self {
         Self::with(config(stores)).await
+    }
+
+    /// A service of one store, of this capacity, block size and share of the journal.
+    pub(crate) async fn alone(store: &str, capacity: u64, block_size: u16, ratio: f64) -> Self {
+        let folder = folder();
+        let path = store_file(folder.path(), store, capacity, block_size, ratio);
+        let mut running = Self::start(&[(store, &path)]).await;
+        running.folder = Some(folder);
+        running
+    }
+
+    /// Puts what must be stored.
+    pub(crate) async fn put(&mut self, store: &str, id: u128, bytes: &Bytes) {
+        put(&mut self.client, store, id, bytes).await.unwrap();
     }
 
     pub(crate) async fn with(config: ServeConfig) -> Self {
@@ -106,6 +119,7 @@ impl Running {
             client,
             stop,
             ended,
+            folder: None,
         }
     }
 
@@ -122,6 +136,7 @@ impl Running {
         drop(self.client);
         self.stop.send(()).unwrap();
         self.ended.await.unwrap().unwrap();
+        drop(self.folder);
     }
 
     /// One GET over plain HTTP: status and body.
@@ -144,12 +159,9 @@ pub(crate) async fn http_get(at: std::net::SocketAddr, path: &str) -> (u16, Stri
 }
 
 pub(crate) async fn channel(grpc: &str) -> Channel {
-    tonic::transport::Endpoint::from_shared(grpc.to_owned())
-        .unwrap()
-        .timeout(Duration::from_secs(120))
-        .connect()
-        .await
-        .unwrap()
+    let endpoint = tonic::transport::Endpoint::from_shared(grpc.to_owned()).unwrap();
+    let patient = endpoint.timeout(Duration::from_secs(120));
+    patient.connect().await.unwrap()
 }
 
 pub(crate) async fn connect(grpc: &str) -> Client {
@@ -157,11 +169,9 @@ pub(crate) async fn connect(grpc: &str) -> Client {
 }
 
 pub(crate) fn raw_id(id: u128) -> Option<v1::LumpId> {
-    Some(v1::LumpId {
-        form: Some(v1::lump_id::Form::Raw(Bytes::copy_from_slice(
-            &id.to_be_bytes(),
-        ))),
-    })
+    let raw = Bytes::copy_from_slice(&id.to_be_bytes());
+    let form = Some(v1::lump_id::Form::Raw(raw));
+    Some(v1::LumpId { form })
 }
 
 pub(crate) fn text_id(text: &str) -> Option<v1::LumpId> {
@@ -248,13 +258,8 @@ pub(crate) async fn get_range(
         ..Default::default()
     };
     let reply = client.get(request).await?;
-    let id_of_head = reply
-        .metadata()
-        .get(REQUEST_ID_KEY)
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let id_of_head = reply.metadata().get(REQUEST_ID_KEY).unwrap();
+    let id_of_head = id_of_head.to_str().unwrap().to_owned();
     let mut parts = reply.into_inner();
     let mut head = None;
     let mut bytes = Vec::new();
@@ -278,9 +283,8 @@ pub(crate) async fn get_range(
 }
 
 pub(crate) async fn get(client: &mut Client, store: &str, id: u128) -> Result<Vec<u8>, Status> {
-    get_range(client, store, id, None)
-        .await
-        .map(|(_, bytes)| bytes)
+    let got = get_range(client, store, id, None).await;
+    got.map(|(_, bytes)| bytes)
 }
 
 pub(crate) async fn head(
@@ -303,10 +307,8 @@ pub(crate) async fn delete(client: &mut Client, store: &str, id: u128) -> Result
         durability: 0,
         ..Default::default()
     };
-    client
-        .delete(request)
-        .await
-        .map(|reply| reply.into_inner().existed)
+    let reply = client.delete(request).await?;
+    Ok(reply.into_inner().existed)
 }
 
 /// Checks code, words and request id of a refusal.
@@ -314,12 +316,9 @@ pub(crate) async fn delete(client: &mut Client, store: &str, id: u128) -> Result
 pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, words: &[&str]) {
     let status = result.expect_err("it should have been refused");
     assert_eq!(status.code(), code, "{status:?}");
+    let said = status.message();
     for word in words {
-        assert!(
-            status.message().contains(word),
-            "{word:?} in {:?}",
-            status.message()
-        );
+        assert!(said.contains(word), "{word:?} in {said:?}");
     }
     let id = status.metadata().get(REQUEST_ID_KEY).expect("a request id");
     assert!(id.to_str().unwrap().parse::<u64>().unwrap() > 0);

@@ -226,28 +226,19 @@ async fn admin_of_some_stores(mut admin: AdminClient<super::harness::Known>) {
     let store = |name: &str| name.to_owned();
     let sync = |name| v1::SyncRequest { store: store(name) };
     admin.sync(sync("one")).await.unwrap();
-    refused(
-        admin.sync(sync("two")).await,
-        Code::PermissionDenied,
-        &["two"],
-    );
+    let result = admin.sync(sync("two")).await;
+    refused(result, Code::PermissionDenied, &["two"]);
     let describe = v1::DescribeStoreRequest {
         store: store("two"),
     };
-    refused(
-        admin.describe_store(describe).await,
-        Code::PermissionDenied,
-        &["two"],
-    );
+    let result = admin.describe_store(describe).await;
+    refused(result, Code::PermissionDenied, &["two"]);
     let remove = v1::RemoveStoreRequest {
         store: store("two"),
         ..Default::default()
     };
-    refused(
-        admin.remove_store(remove).await,
-        Code::PermissionDenied,
-        &["two"],
-    );
+    let result = admin.remove_store(remove).await;
+    refused(result, Code::PermissionDenied, &["two"]);
     let whole = ["whole service"];
     let drain = v1::DrainRequest::default();
     refused(admin.drain(drain).await, Code::PermissionDenied, &whole);
@@ -259,11 +250,8 @@ async fn admin_of_some_stores(mut admin: AdminClient<super::harness::Known>) {
         ..Default::default()
     };
     refused(admin.add_store(add).await, Code::PermissionDenied, &whole);
-    refused(
-        admin.reload(v1::ReloadRequest {}).await,
-        Code::PermissionDenied,
-        &whole,
-    );
+    let result = admin.reload(v1::ReloadRequest {}).await;
+    refused(result, Code::PermissionDenied, &whole);
     let service = admin.describe_service(v1::DescribeServiceRequest {}).await;
     refused(service, Code::PermissionDenied, &whole);
 }

@@ -75,11 +75,8 @@ async fn new_files_count_while_a_put_is_under_way() {
         tokio::time::sleep(SHORT / 10).await;
     }
     // On the connection that was open before: its session stays, its token does not.
-    refused(
-        known(&channel, "o").await,
-        Code::Unauthenticated,
-        &["withdrawn"],
-    );
+    let result = known(&channel, "o").await;
+    refused(result, Code::Unauthenticated, &["withdrawn"]);
     service.tls(&old, None).await.unwrap_err();
     let fresh = service.tls(&new, None).await.unwrap();
     known(&fresh, "n").await.unwrap();
@@ -172,10 +169,8 @@ async fn a_mistake_is_counted_once() {
     // Many looks later it is still the same mistake.
     tokio::time::sleep(SHORT).await;
     let (_, text) = metrics(service.metrics).await;
-    assert!(
-        text.contains("lumpscope_reloads_total{result=\"failed\"} 1\n"),
-        "{text}"
-    );
+    let words = "lumpscope_reloads_total{result=\"failed\"} 1\n";
+    assert!(text.contains(words), "{text}");
     assert!(!text.contains("result=\"ok\""), "{text}");
     known(&channel, "t").await.unwrap();
     // Without a token the UNIX socket still lets in who may open it.

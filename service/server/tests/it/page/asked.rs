@@ -31,11 +31,8 @@ async fn without_a_login_only_our_own_page_may_ask() {
         "Sec-Fetch-Site: none\r\n",
     ] {
         let reply = web::get(service.metrics, path, headers).await;
-        assert_eq!(
-            reply.json()["requests"],
-            Value::Array(Vec::new()),
-            "{headers}"
-        );
+        let expected = Value::Array(Vec::new());
+        assert_eq!(reply.json()["requests"], expected, "{headers}");
     }
     // The files hold nothing that a page of another site could read.
     for path in ["/", "/livez"] {
@@ -49,10 +46,8 @@ async fn without_a_login_only_our_own_page_may_ask() {
 async fn requests_are_explained_and_nonsense_is_refused() {
     let dir = folder();
     let mut service = service(dir.path(), &["s", "t"], Rhythm::default()).await;
-    let reply = put(&mut service.client, "s", 1, &body(1, 5000))
-        .await
-        .unwrap();
-    let id = reply.request_id;
+    let reply = put(&mut service.client, "s", 1, &body(1, 5000)).await;
+    let id = reply.unwrap().request_id;
     let one = ask(&service, &format!("/api/v1/requests/{id}")).await;
     assert_eq!(one.status, 200);
     let mut one = one.json();

@@ -43,9 +43,7 @@ async fn frames_tell_what_happened_and_add_up_to_the_metrics() {
     let dir = folder();
     let mut service = service(dir.path(), &["a", "b"], every(FAST)).await;
     // Before anybody looks: in the totals only.
-    put(&mut service.client, "a", 1, &body(1, 5000))
-        .await
-        .unwrap();
+    service.put("a", 1, &body(1, 5000)).await;
     let mut observe = service.observe().await;
     observe.report(v1::ReportRequest::default()).await.unwrap();
     let mut events = Events::open(service.metrics, "", "").await;
@@ -122,19 +120,14 @@ async fn until_told(events: &mut Events) -> (BTreeMap<(String, String), u64>, Va
 /// The parts of one method's requests fit together.
 fn check_requests(of: &Value) {
     let stages = of["stages"].as_object().unwrap().values();
-    assert_eq!(
-        stages.map(number).sum::<u64>(),
-        number(&of["total_ns"]),
-        "{of}"
-    );
+    let expected = number(&of["total_ns"]);
+    assert_eq!(stages.map(number).sum::<u64>(), expected, "{of}");
     let latency = of["latency"].as_array().unwrap();
     let counts = latency.iter().map(|bucket| number(&bucket[2]));
     assert_eq!(counts.sum::<u64>(), number(&of["count"]), "{of}");
     let (p50, p99) = (number(&of["p50_ns"]), number(&of["p99_ns"]));
-    assert!(
-        p50 <= p99 && p99 < number(&latency.last().unwrap()[1]),
-        "{of}"
-    );
+    assert!(p50 <= p99, "{of}");
+    assert!(p99 < number(&latency.last().unwrap()[1]), "{of}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,10 +223,8 @@ async fn the_past_is_told_to_who_comes_later() {
         (&"serving".into(), &"".into())
     );
     assert_eq!(number(&health["numbers"]["lumps"]), 3);
-    assert_eq!(
-        number(&last["stores"]["b"]["health"]["numbers"]["lumps"]),
-        0
-    );
+    let found = number(&last["stores"]["b"]["health"]["numbers"]["lumps"]);
+    assert_eq!(found, 0);
     assert_eq!(health["firing"], Value::Array(Vec::new()));
     let seq = number(&last["seq"]);
     let later = past(seq).await;
@@ -266,10 +257,8 @@ async fn a_store_that_does_not_open_is_shown() {
         (&"unavailable".into(), &Value::Null)
     );
     assert_eq!(health["firing"][0]["alert"], "LumpscopeStoreFailed");
-    assert!(
-        health["why"].as_str().unwrap().contains("lost.lusf"),
-        "{health}"
-    );
+    let words = "lost.lusf";
+    assert!(health["why"].as_str().unwrap().contains(words), "{health}");
     assert_eq!(frame["stores"]["lost"]["observed"], false);
     service.stop().await;
 }

@@ -103,10 +103,8 @@ async fn only_so_many_look_at_a_time_and_all_end_with_the_service() {
         .await
         .refused(503, "64 pages are open");
     let told = metrics(&service).await;
-    assert!(
-        told.contains("lumpscope_watches{kind=\"page\"} 64.0\n"),
-        "{told}"
-    );
+    let words = "lumpscope_watches{kind=\"page\"} 64.0\n";
+    assert!(told.contains(words), "{told}");
     // One less, and there is room; the service notices within moments.
     drop(all.pop());
     loop {

@@ -52,22 +52,13 @@ fn drained(policy: QueuePolicy, now: u64, places: &[QueuePlace]) -> Vec<usize> {
 #[test]
 fn deadlines_as_cannyls_orders_them() {
     // Infinity, within 50, immediate (now), infinity, within 50.
-    let places = [
-        get(1, None),
-        get(2, Some(150)),
-        get(3, Some(100)),
-        get(4, None),
-        get(5, Some(150)),
-    ];
-    assert_eq!(
-        drained(QueuePolicy::Deadline, 100, &places),
-        [2, 1, 4, 0, 3]
-    );
+    let deadlines = [None, Some(150), Some(100), None, Some(150)];
+    let mut positions = 1..;
+    let places = deadlines.map(|deadline| get(positions.next().expect("endless"), deadline));
+    let expected = [2, 1, 4, 0, 3];
+    assert_eq!(drained(QueuePolicy::Deadline, 100, &places), expected);
     // Those that are late are still there, in the same order.
-    assert_eq!(
-        drained(QueuePolicy::Deadline, 9999, &places),
-        [2, 1, 4, 0, 3]
-    );
+    assert_eq!(drained(QueuePolicy::Deadline, 9999, &places), expected);
     assert_eq!(drained(QueuePolicy::Fifo, 100, &places), [0, 1, 2, 3, 4]);
 }
 
@@ -105,11 +96,8 @@ fn a_deadline_at_risk_goes_first() {
         get(700, Some(105)),
     ];
     // The third and the fourth would be late if they waited, the second has 11 ns, one too many.
-    assert_eq!(
-        drained(QueuePolicy::Position, 100, &places),
-        [3, 2, 1, 0],
-        "after the two at risk the sweep goes on from 800"
-    );
+    let order = drained(QueuePolicy::Position, 100, &places);
+    assert_eq!(order, [3, 2, 1, 0], "the sweep goes on from 800");
     assert_eq!(drained(QueuePolicy::Position, 0, &places), [0, 3, 2, 1]);
 }
 
@@ -130,10 +118,8 @@ fn what_cannot_start_is_passed_over() {
 #[test]
 fn what_expires_is_taken_out_in_time() {
     let mut queue = queue(QueuePolicy::Fifo, 0);
-    for (name, (deadline, expires)) in [(50, true), (10, false), (20, true)]
-        .into_iter()
-        .enumerate()
-    {
+    let deadlines = [(50, true), (10, false), (20, true)];
+    for (name, (deadline, expires)) in deadlines.into_iter().enumerate() {
         let place = QueuePlace {
             expires,
             ..get(0, Some(deadline))
@@ -191,10 +177,11 @@ struct WaitingEntry {
 fn expected(policy: QueuePolicy, waiting: &[WaitingEntry]) -> Option<usize> {
     match policy {
         QueuePolicy::Fifo => waiting.first().map(|one| one.name),
-        QueuePolicy::Deadline => waiting
-            .iter()
-            .min_by_key(|one| (one.place.deadline.unwrap_or(u64::MAX), one.name))
-            .map(|one| one.name),
+        QueuePolicy::Deadline => {
+            let until = |one: &WaitingEntry| one.place.deadline.unwrap_or(u64::MAX);
+            let all = waiting.iter().map(|one| (until(one), one.name));
+            all.min().map(|(_, name)| name)
+        }
         QueuePolicy::Position => None,
     }
 }
@@ -211,12 +198,10 @@ fn check(
         let (passed_ns, kinds) = match step {
             QueueStep::Push(place) => {
                 queue.push(place, pushed);
-                let overtaken = 0;
-                let name = pushed;
                 waiting.push(WaitingEntry {
-                    name,
+                    name: pushed,
                     place,
-                    overtaken,
+                    overtaken: 0,
                 });
                 pushed += 1;
                 continue;
@@ -224,11 +209,8 @@ fn check(
             QueueStep::Pop { passed_ns, kinds } => (passed_ns, kinds),
         };
         now += passed_ns;
-        let able: Vec<WaitingEntry> = waiting
-            .iter()
-            .copied()
-            .filter(|one| kinds.has(one.place.kind))
-            .collect();
+        let able = waiting.iter().filter(|one| kinds.has(one.place.kind));
+        let able: Vec<WaitingEntry> = able.copied().collect();
         let moment = Moment {
             kinds,
             ..moment(now)

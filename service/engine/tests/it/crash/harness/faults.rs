@@ -28,29 +28,35 @@ pub fn run(seed: u64, commit: CommitMode, coverage: &mut Coverage) -> Result<(),
     let mut scenario = Scenario::new(seed);
     scenario.cuts = 0;
     scenario.commit = commit;
-    match random.below(8) {
-        0..3 => {
-            coverage.faults.errors += 1;
-            errors(&scenario, &mut random, coverage).map_err(|why| format!("errors: {why}"))
-        }
+    let (what, done) = match random.below(8) {
+        0..3 => ("errors", errors(&scenario, &mut random, coverage)),
         3 => {
-            coverage.faults.shorts += 1;
-            short_transfers(scenario, &mut random, coverage)
-                .map_err(|why| format!("short transfers: {why}"))
+            let done = short_transfers(scenario, &mut random, coverage);
+            ("short transfers", done)
         }
-        4 => rotten_lumps(&scenario, &mut random, coverage)
-            .map_err(|why| format!("rot in the data region: {why}")),
-        5 => unreadable_lumps(&scenario, &mut random, coverage)
-            .map_err(|why| format!("sectors that cannot be read: {why}")),
-        6 => rotten_journal(&scenario, &mut random, coverage)
-            .map_err(|why| format!("rot in the journal: {why}")),
-        _ => stray_writes(&scenario, &mut random, coverage)
-            .map_err(|why| format!("lost or misdirected writes: {why}")),
-    }
+        4 => {
+            let done = rotten_lumps(&scenario, &mut random, coverage);
+            ("rot in the data region", done)
+        }
+        5 => {
+            let done = unreadable_lumps(&scenario, &mut random, coverage);
+            ("sectors that cannot be read", done)
+        }
+        6 => {
+            let done = rotten_journal(&scenario, &mut random, coverage);
+            ("rot in the journal", done)
+        }
+        _ => {
+            let done = stray_writes(&scenario, &mut random, coverage);
+            ("lost or misdirected writes", done)
+        }
+    };
+    done.map_err(|why| format!("{what}: {why}"))
 }
 
 /// I/Os fail: with an error for who asked, and for good when the journal is concerned.
 fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> Result<(), String> {
+    coverage.faults.errors += 1;
     let data = scenario.data_start();
     let (op, within) = [
         (IoOp::Flush, 0..u64::MAX),
@@ -81,11 +87,9 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
     });
     history.go_on(2 * REQUESTS, coverage)?;
     // A request may be answered before the flush behind it, or a header write, has failed.
-    history
-        .session
-        .run_until(coverage, "what is under way", |session, _| {
-            session.disk.in_flight() == 0
-        })?;
+    let idle = |session: &Session, _| session.disk.in_flight() == 0;
+    let session = &mut history.session;
+    session.run_until(coverage, "what is under way", idle)?;
     let hits = history.session.disk.faults_hit();
     coverage.faults.hits += hits;
     history.session.disk.heal();
@@ -96,10 +100,7 @@ fn errors(scenario: &Scenario, random: &mut Random, coverage: &mut Coverage) -> 
         ends && !state.is_out()
     })?;
     // Changes that were answered with an error may come about until then.
-    session.sync()?;
-    session.run_until(coverage, "a sync", |session, _| {
-        session.open_requests() == 0
-    })?;
+    session.synced(coverage)?;
     let failed = history.session.store.failed();
     match failed {
         Some(_) if spares_journal => {
@@ -179,9 +180,7 @@ fn refuses_for_good(
     })?;
     let refused = coverage.faults.typed_errors - before;
     if refused != 4 {
-        return Err(format!(
-            "{refused} of 4 changes were refused after: {reason}"
-        ));
+        return Err(format!("{refused} of 4 changes refused after: {reason}"));
     }
     Ok(())
 }
@@ -203,15 +202,14 @@ fn short_transfers(
     random: &mut Random,
     coverage: &mut Coverage,
 ) -> Result<(), String> {
+    coverage.faults.shorts += 1;
     scenario.cuts = 1;
     let history = History::start(&scenario)?;
     let unit = u64::from(scenario.unit);
     for op in [IoOp::Read, IoOp::Write] {
         let bytes = unit * (1 + random.below(4));
-        history
-            .session
-            .disk
-            .inject(Fault::always(op, FaultKind::Short(bytes)));
+        let short = Fault::always(op, FaultKind::Short(bytes));
+        history.session.disk.inject(short);
     }
     let disk = history.session.disk.clone();
     history.run(Only::All, coverage)?;
@@ -223,12 +221,7 @@ fn short_transfers(
 fn settled(scenario: &Scenario, coverage: &mut Coverage) -> Result<History, String> {
     let mut history = History::start(scenario)?;
     history.go_on(REQUESTS, coverage)?;
-    history.session.sync()?;
-    history
-        .session
-        .run_until(coverage, "a sync", |session, _| {
-            session.open_requests() == 0
-        })?;
+    history.session.synced(coverage)?;
     Ok(history)
 }
 
@@ -281,10 +274,8 @@ fn damaged_lumps(
         Session::open(scenario, disk).map_err(|error| format!("open afterwards: {error}"))?;
     session.strictness = Strictness::Failing;
     let found = session.read_all(scenario.ids, coverage)?;
-    history
-        .session
-        .model
-        .check_readable(&found, &session.damaged, Crash::PowerCut)
+    let model = &history.session.model;
+    model.check_readable(&found, &session.damaged, Crash::PowerCut)
 }
 
 /// Bits flip in the header, the journal's header or its ring.
@@ -372,10 +363,7 @@ pub fn run_lost_write(
     session.run_until(coverage, "the checked copies", |session, _| {
         session.disk.in_flight() == 0 && session.driver.due_ns().is_none()
     })?;
-    session.sync()?;
-    session.run_until(coverage, "a sync", |session, _| {
-        session.open_requests() == 0
-    })?;
+    session.synced(coverage)?;
     history.go_on(random.below(REQUESTS), coverage)?;
     let model = &history.session.model;
     let disk = crashed(&history.session.disk, random);

@@ -127,10 +127,9 @@ impl Model {
 
     /// The changes took effect now. Returns for each how many of its ids were there before.
     pub fn acknowledged(&mut self, request: u64, synced: bool) -> Result<Vec<u64>, String> {
-        let (_, changes) = self
-            .pending
-            .remove(&request)
-            .ok_or_else(|| format!("request {request} was answered twice"))?;
+        let pending = self.pending.remove(&request);
+        let (_, changes) =
+            pending.ok_or_else(|| format!("request {request} was answered twice"))?;
         let mut before = Vec::with_capacity(changes.len());
         for change in changes {
             before.push(self.now.range(change.ids.clone()).count() as u64);
@@ -164,16 +163,14 @@ impl Model {
             return Err(format!("get {request} was answered twice"));
         };
         let is_part = found.is_none() && self.may_be_gone(id);
-        let is_unsure = self
-            .unsure(id)
-            .any(|value| value.map(|value| &value[..]) == found);
+        let is_found = |value: Option<&Value>| value.map(|value| &value[..]) == found;
+        let is_unsure = self.unsure(id).any(is_found);
         if is_part || is_unsure || seen.iter().any(|value| value.as_deref() == found) {
             return Ok(());
         }
+        let (found, seen) = (name(found), names(seen.iter().map(Option::as_deref)));
         Err(format!(
-            "a get of lump {id} returned {}, while it was {}",
-            name(found),
-            names(seen.iter().map(Option::as_deref))
+            "a get of lump {id} returned {found}, while it was {seen}"
         ))
     }
 
@@ -283,24 +280,18 @@ impl Model {
         let ids: BTreeSet<u64> = state.keys().chain(found.keys()).copied().collect();
         for id in ids.difference(damaged) {
             let value = found.get(id).map(|value| &value[..]);
-            let allowed: Vec<Option<&[u8]>> = std::iter::once(state.get(id))
-                .chain(
-                    pending
-                        .iter()
-                        .filter(|change| change.ids.contains(id))
-                        .map(|change| change.value.as_ref()),
-                )
-                .map(|value| value.map(|value| &value[..]))
-                .collect();
+            let changes = pending.iter().filter(|change| change.ids.contains(id));
+            let changes = changes.map(|change| change.value.as_ref());
+            let allowed = std::iter::once(state.get(id)).chain(changes);
+            let allowed = allowed.map(|value| value.map(|value| &value[..]));
+            let allowed: Vec<Option<&[u8]>> = allowed.collect();
             if !allowed.contains(&value) {
+                let (value, allowed) = (name(value), names(allowed));
+                let (open, uncertain) = (self.pending.len(), self.uncertain.len());
                 return Err(format!(
-                    "lump {id} is {}, but it must be {} ({} changes were answered, {} of them not \
-                     certain, {} open)",
-                    name(value),
-                    names(allowed),
+                    "lump {id} is {value}, but it must be {allowed} ({} changes were answered, \
+                     {uncertain} of them not certain, {open} open)",
                     self.answered,
-                    self.uncertain.len(),
-                    self.pending.len()
                 ));
             }
         }
@@ -312,11 +303,10 @@ impl Model {
 pub fn name(value: Option<&[u8]>) -> String {
     match value {
         None => "absent".to_owned(),
-        Some(bytes) => format!(
-            "{} bytes {:02x?}",
-            bytes.len(),
-            &bytes[..bytes.len().min(6)]
-        ),
+        Some(bytes) => {
+            let (len, first) = (bytes.len(), &bytes[..bytes.len().min(6)]);
+            format!("{len} bytes {first:02x?}")
+        }
     }
 }
 

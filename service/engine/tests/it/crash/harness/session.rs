@@ -298,25 +298,23 @@ impl Session {
     pub fn delete(&mut self, id: u64, durability: Durability) -> Result<(), String> {
         let _time = virtual_time(self.disk.now_ns());
         let ids = id..id + 1;
-        self.model
-            .submitted(self.requests, vec![Change { ids, value: None }]);
+        let change = Change { ids, value: None };
+        self.model.submitted(self.requests, vec![change]);
         let on_done = self.on_done(RequestSubject::Change, RequestOutcome::Delete);
         let id = LumpId(id.into());
-        let accepted = self
-            .store
-            .submit_delete(self.ctx(), id, durability, on_done);
+        let (ctx, store) = (self.ctx(), &self.store);
+        let accepted = store.submit_delete(ctx, id, durability, on_done);
         self.submitted(accepted)
     }
 
     pub fn delete_range(&mut self, ids: Range<u64>, durability: Durability) -> Result<(), String> {
         let _time = virtual_time(self.disk.now_ns());
         let (start, end) = (LumpId(ids.start.into()), LumpId(ids.end.into()));
-        self.model
-            .submitted(self.requests, vec![Change { ids, value: None }]);
+        let change = Change { ids, value: None };
+        self.model.submitted(self.requests, vec![change]);
         let on_done = self.on_done(RequestSubject::Change, RequestOutcome::DeleteRange);
-        let accepted = self
-            .store
-            .submit_delete_range(self.ctx(), start, end, durability, on_done);
+        let (ctx, store) = (self.ctx(), &self.store);
+        let accepted = store.submit_delete_range(ctx, start, end, durability, on_done);
         self.submitted(accepted)
     }
 
@@ -329,9 +327,8 @@ impl Session {
         self.model.submitted(self.requests, changes.collect());
         let on_done = self.on_done(RequestSubject::Change, RequestOutcome::DeleteMany);
         let ids = ids.iter().map(|id| LumpId((*id).into())).collect();
-        let accepted = self
-            .store
-            .submit_delete_many(self.ctx(), ids, durability, on_done);
+        let (ctx, store) = (self.ctx(), &self.store);
+        let accepted = store.submit_delete_many(ctx, ids, durability, on_done);
         self.submitted(accepted)
     }
 
@@ -339,20 +336,25 @@ impl Session {
         let _time = virtual_time(self.disk.now_ns());
         self.model.reading(self.requests, id);
         let on_done = self.on_done(RequestSubject::Get, RequestOutcome::Get);
-        let accepted = self
-            .store
-            .submit_get(self.ctx(), LumpId(id.into()), on_done);
+        let (ctx, id) = (self.ctx(), LumpId(id.into()));
+        let accepted = self.store.submit_get(ctx, id, on_done);
         self.submitted(accepted)
     }
 
     pub fn sync(&mut self) -> Result<(), String> {
         let _time = virtual_time(self.disk.now_ns());
-        let on_done = self.on_done(
-            RequestSubject::Sync(self.model.answered()),
-            RequestOutcome::Sync,
-        );
+        let subject = RequestSubject::Sync(self.model.answered());
+        let on_done = self.on_done(subject, RequestOutcome::Sync);
         let accepted = self.store.submit_sync(on_done);
         self.submitted(accepted)
+    }
+
+    /// Waits for a sync and all that was asked before it.
+    pub fn synced(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.sync()?;
+        self.run_until(coverage, "a sync", |session, _| {
+            session.open_requests() == 0
+        })
     }
 
     /// Lets the store do what it can do now and checks what it answers. False: it is closed.
@@ -395,10 +397,8 @@ impl Session {
                 patience = patience.saturating_sub(PATIENCE_STEP_NS);
                 self.disk.advance_to(self.disk.now_ns() + PATIENCE_STEP_NS);
                 if patience == 0 {
-                    return Err(format!(
-                        "{what} hangs with {} requests open",
-                        self.asked.len()
-                    ));
+                    let open = self.asked.len();
+                    return Err(format!("{what} hangs with {open} requests open"));
                 }
             }
         }
@@ -469,28 +469,21 @@ impl Session {
         let ids = listed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ids = ids.unwrap_or_default();
         if ids.len() != found.len() + self.damaged.len() {
-            return Err(format!(
-                "{} lumps were read, listed are {ids:?}",
-                found.len()
-            ));
+            let read = found.len();
+            return Err(format!("{read} lumps were read, listed are {ids:?}"));
         }
         Ok(())
     }
 
     /// On a disk that lies: it must be a version of this very lump.
     fn check_known(&self, id: u64, bytes: &[u8]) -> Result<(), String> {
-        let known = self.strictness != Strictness::Lying
-            || self
-                .versions
-                .get(&id)
-                .is_some_and(|versions| versions.iter().any(|version| version[..] == *bytes));
-        if known {
+        let versions = self.versions.get(&id).into_iter().flatten();
+        let known = { versions }.any(|version| version[..] == *bytes);
+        if known || self.strictness != Strictness::Lying {
             return Ok(());
         }
-        Err(format!(
-            "lump {id} was read as {}, which it never was",
-            name(Some(bytes))
-        ))
+        let read = name(Some(bytes));
+        Err(format!("lump {id} was read as {read}, which it never was"))
     }
 
     fn check_answer(
@@ -499,10 +492,8 @@ impl Session {
         outcome: RequestOutcome,
         coverage: &mut Coverage,
     ) -> Result<(), String> {
-        let asked = self
-            .asked
-            .remove(&request)
-            .ok_or_else(|| format!("request {request} was answered twice"))?;
+        let asked = self.asked.remove(&request);
+        let asked = asked.ok_or_else(|| format!("request {request} was answered twice"))?;
         coverage.requests += 1;
         match outcome {
             RequestOutcome::Put(Ok(put)) => self.was_put(request, put, coverage),
@@ -608,7 +599,7 @@ impl Session {
             return Ok(());
         }
         Err(format!(
-            "request {request} said {what}: {said:?}, but it is {so:?}"
+            "request {request} said {what}: {said:?}, not {so:?}"
         ))
     }
 
