@@ -157,8 +157,10 @@ mod tests {
     #[test]
     fn cells_of_a_device_fill_its_block_and_no_other() {
         assert_eq!(cell(0, 0, 0, crate::NO_SEEK, 0), 0);
-        let expected = CELLS_PER_DEVICE - 1;
-        assert_eq!(cell(0, u8::MAX, u8::MAX, i64::MAX, u64::MAX), expected);
+        assert_eq!(
+            cell(0, u8::MAX, u8::MAX, i64::MAX, u64::MAX),
+            CELLS_PER_DEVICE - 1
+        );
         assert_eq!(cell(1, 0, 0, crate::NO_SEEK, 0), CELLS_PER_DEVICE);
     }
 }

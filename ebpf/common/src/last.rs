@@ -85,8 +85,10 @@ mod tests {
     #[test]
     fn ranges_beyond_the_bound_count_as_the_last() {
         let ranges = Ranges::of(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        let expected = [6, 7, 7, 7];
-        assert_eq!([6, 7, 8, 9].map(|sector| ranges.range(sector)), expected);
+        assert_eq!(
+            [6, 7, 8, 9].map(|sector| ranges.range(sector)),
+            [6, 7, 7, 7]
+        );
     }
 
     #[test]
