@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use lumpscope_engine::guard::folder_of;
 use lumpscope_engine::layout::detect_path;
 
-use crate::config::{ServeArgs, ServeConfig, folder_of};
+use crate::config::{ServeArgs, ServeConfig};
 use crate::door::{Door, Reloader};
 use crate::error::ServerError;
 use crate::{privileges, stores};

@@ -24,7 +24,6 @@ use toml::Value;
 
 pub use args::ServeArgs;
 pub use page::{PageConfig, Rhythm};
-pub(crate) use reach::folder_of;
 pub use settings::ServeConfig;
 pub use values::{
     CommitArg, DurabilityArg, FLIGHT_AUTO, GuardRule, IoBackendArg, LogFormat, QueuePolicyArg,

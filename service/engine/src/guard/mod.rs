@@ -29,8 +29,7 @@ pub use crate::medium::VolatileMedium;
 pub use crate::signature::{Signature, SignatureKind};
 pub use by_uuid::find_image;
 pub use error::FormatError;
-pub(crate) use new_file::folder_of;
-pub use new_file::{check_new_file, check_output};
+pub use new_file::{check_new_file, check_output, folder_of};
 
 /// Takes every other way to the bytes of `target`, which is open for this process alone, and keeps
 /// them while the answer lives.

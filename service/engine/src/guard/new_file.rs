@@ -45,8 +45,9 @@ pub fn check_output(path: &Path) -> Result<(), FormatError> {
     }
 }
 
-/// The folder in which a name stands.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
+/// The folder in which a name stands: `.` for a name alone.
+#[must_use]
+pub fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).to_owned()
 }

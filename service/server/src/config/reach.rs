@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use lumpscope_engine::guard::folder_of;
+
 use super::ServeConfig;
 use crate::privileges::Reach;
 
@@ -78,13 +80,5 @@ impl ServeConfig {
             .chain(beside)
             .chain(top.filter(|path| !SYSTEM.iter().any(|system| path == Path::new(system))))
             .collect()
-    }
-}
-
-/// The folder in which a file is.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
     }
 }

@@ -9,10 +9,10 @@ use std::os::unix::fs::{
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use lumpscope_engine::guard::folder_of;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
 
-use crate::config::folder_of;
 use crate::error::ServerError;
 
 /// The file of a socket that is listened on; removed when this is dropped, if it is still the same.
