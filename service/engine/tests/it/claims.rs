@@ -26,6 +26,17 @@ fn machine(host: &str, id: u64, boot: u64) -> Machine {
     }
 }
 
+/// A claim of `machine("there", 2, 22)`.
+fn theirs() -> Claim {
+    Claim {
+        machine: 2,
+        boot: 22,
+        nonce: 5,
+        since: 1_800_000_000,
+        host: "there".to_owned(),
+    }
+}
+
 fn options(machine: &Machine) -> StoreOptions {
     but(support::options(), |it| it.machine = Some(machine.clone()))
 }
@@ -142,13 +153,7 @@ fn a_reader_writes_no_claim_and_with_a_machine_obeys_that_of_another() {
 fn of_two_machines_that_claim_a_store_at_once_the_first_gives_way() {
     for closes in [false, true] {
         let disk = disk();
-        let theirs = Claim {
-            machine: 2,
-            boot: 22,
-            nonce: 5,
-            since: 1_800_000_000,
-            host: "there".to_owned(),
-        };
+        let theirs = theirs();
         let (other, found) = (disk.clone(), theirs.clone());
         let here = Machine {
             pause: Arc::new(move || write_claim(&other, (!closes).then_some(&found))),
@@ -178,31 +183,17 @@ fn a_torn_claim_counts_as_none_and_a_failed_opening_leaves_none() {
 
 #[test]
 fn a_machine_that_was_taken_over_leaves_the_new_claim_at_close() {
-    let (here, there) = (machine("here", 1, 11), machine("there", 2, 22));
     let disk = disk();
-    let store = open(&disk, &here).unwrap();
-    let taken = Claim {
-        nonce: 5,
-        machine: there.id,
-        boot: there.boot,
-        since: 1_800_000_000,
-        host: there.host,
-    };
-    write_claim(&disk, Some(&taken));
+    let store = open(&disk, &machine("here", 1, 11)).unwrap();
+    write_claim(&disk, Some(&theirs()));
     store.close().unwrap();
-    assert_eq!(claim_on(&disk), Some(taken));
+    assert_eq!(claim_on(&disk), Some(theirs()));
 }
 
 #[test]
 fn an_image_that_somebody_else_has_opened_or_overwritten_takes_no_more_changes() {
     let here = machine("here", 1, 11);
-    let theirs = Claim {
-        machine: 2,
-        boot: 22,
-        nonce: 5,
-        since: 1_800_000_000,
-        host: "there".to_owned(),
-    };
+    let theirs = theirs();
     for (found, by) in [(Some(&theirs), "opened by there"), (None, "overwritten")] {
         let disk = disk();
         // The headers have their copies from then on.
