@@ -585,23 +585,9 @@ impl FormReply {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::StreamBody;
+
     use super::*;
-
-    /// Hands out one byte at a time.
-    struct Bytewise(Bytes);
-
-    impl http_body::Body for Bytewise {
-        type Data = Bytes;
-        type Error = StdError;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
-            let next = (!self.0.is_empty()).then(|| self.0.split_to(1));
-            Poll::Ready(next.map(|byte| Ok(Frame::data(byte))))
-        }
-    }
 
     #[tokio::test]
     async fn a_form_in_pieces_of_one_byte_is_read() {
@@ -611,8 +597,10 @@ mod tests {
         let text: String = (0..560).map(|n| part(&n.to_string())).collect();
         assert!(text.len() < MAX_FIELDS);
         for (end, good) in [(part("file"), true), (String::new(), false)] {
-            let text = Bytes::from(text.clone() + &end);
-            let mut body = Body::http_body_unsync(Bytewise(text));
+            let pieces = (text.clone() + &end).into_bytes().into_iter();
+            let pieces = pieces.map(|byte| Ok::<_, StdError>(Frame::data(Bytes::from(vec![byte]))));
+            let pieces = StreamBody::new(tokio_stream::iter(pieces));
+            let mut body = Body::http_body_unsync(pieces);
             let read = read(&mut body, "b").await;
             match read {
                 Ok((fields, rest)) => {
