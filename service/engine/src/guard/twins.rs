@@ -53,7 +53,7 @@ pub(super) fn is_same_disk(first: &Path, second: &Path) -> bool {
     place(first).is_some_and(|first| place(second) == Some(first))
 }
 
-/// What the disk of a device says of itself, and where on it a partition lies.
+/// Identity of the disk of a device, and where on it a partition lies.
 fn place_of(sysfs: &Path) -> Option<([String; 2], Option<[String; 2]>)> {
     match sysfs.join("partition").exists() {
         true => Some((identity_in(sysfs.parent()?)?, Some(place_in(sysfs)?))),

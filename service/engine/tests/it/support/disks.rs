@@ -58,7 +58,7 @@ pub(crate) fn refusal(image: &Image, path: &Path, options: &CreateOptions<'_>) -
     error
 }
 
-/// Who uses it, as a refusal says.
+/// The user of a disk, as a refusal names it.
 pub(crate) fn user_of(error: &FormatError) -> &User {
     match error {
         FormatError::InUse { by, .. } => by,
