@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +16,9 @@ use tempfile::NamedTempFile;
 
 /// A note is much smaller.
 const MAX_NOTE: u64 = 1 << 20;
+
+/// Of a file that is opened: a pipe in its place is not waited for.
+const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// The note of one source, one target and one range.
 pub(super) struct EvacuationNote {
@@ -89,7 +92,9 @@ impl EvacuationNote {
     /// State of the target that the run before has noted; `None`: nothing is known of these lumps.
     pub(super) fn read(&self) -> Option<Noted> {
         let mut text = String::new();
-        let file = File::open(&self.path).ok()?;
+        let mut options = File::options();
+        let options = options.read(true).custom_flags(NO_WAIT);
+        let file = options.open(&self.path).ok()?;
         file.take(MAX_NOTE).read_to_string(&mut text).ok()?;
         let mut lines = text.lines().map(str::trim_end);
         let range = lines.next()?.strip_prefix("lumps ")?;
@@ -183,6 +188,8 @@ impl EvacuationNote {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
@@ -211,5 +218,11 @@ mod tests {
         running.end(9).unwrap();
         let read = note("1..9").read().unwrap();
         assert_eq!((read.changes, read.under_way.len()), (9, 0));
+        // A pipe in its place is no note, and is replaced.
+        std::fs::remove_file(&running.path).unwrap();
+        mknodat(CWD, &running.path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert_eq!(running.read(), None);
+        running.begin(3).unwrap();
+        assert_eq!(running.read().unwrap().changes, 3);
     }
 }
