@@ -1,8 +1,6 @@
 //! `serve --check-config`: looks at everything the configuration names, without opening it for
 //! service, because a running service may be using it.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use lumpscope_engine::guard::folder_of;
@@ -11,7 +9,7 @@ use lumpscope_engine::layout::detect_path;
 use crate::config::{ServeArgs, ServeConfig};
 use crate::door::{Door, Reloader};
 use crate::error::ServerError;
-use crate::{privileges, stores};
+use crate::{files, privileges, stores};
 
 /// Machine number of ELF files with BPF programs, `EM_BPF`.
 const ELF_MACHINE_BPF: u16 = 247;
@@ -103,14 +101,14 @@ pub fn certificate_not_after(config: &ServeConfig) -> Result<Option<i64>, Server
 }
 
 fn probe_object(path: &Path) -> Result<(), ServerError> {
-    let head = read_start::<20>(path)?;
-    let little = head[5] == 1;
-    let machine = [head[18], head[19]];
-    let machine = match little {
-        true => u16::from_le_bytes(machine),
-        false => u16::from_be_bytes(machine),
+    let bytes = files::read(path, None)?;
+    let machine = match bytes.get(..20) {
+        // Byte 5 says in which order the bytes of a number are.
+        Some([0x7f, b'E', b'L', b'F', _, 1, .., low, high]) => u16::from_le_bytes([*low, *high]),
+        Some([0x7f, b'E', b'L', b'F', _, _, .., high, low]) => u16::from_be_bytes([*high, *low]),
+        _ => 0,
     };
-    if head.starts_with(b"\x7fELF") && machine == ELF_MACHINE_BPF {
+    if machine == ELF_MACHINE_BPF {
         return Ok(());
     }
     Err(ServerError::Argument(format!(
@@ -135,18 +133,4 @@ fn socket_folder(path: &Path) -> Result<(), ServerError> {
             source,
         }),
     }
-}
-
-/// The first bytes of a file; zeros where it is shorter.
-fn read_start<const LEN: usize>(path: &Path) -> Result<[u8; LEN], ServerError> {
-    let mut head = Vec::with_capacity(LEN);
-    File::open(path)
-        .and_then(|file| file.take(LEN as u64).read_to_end(&mut head))
-        .map_err(|source| ServerError::File {
-            what: "read",
-            path: path.to_owned(),
-            source,
-        })?;
-    head.resize(LEN, 0);
-    Ok(head.try_into().unwrap_or([0; LEN]))
 }
