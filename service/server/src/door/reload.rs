@@ -109,8 +109,9 @@ impl Reloader {
     pub fn new(config: &ServeConfig, metrics: Arc<DoorMetrics>) -> Result<Self, ServerError> {
         let seen = config.digest();
         let mut wrong = Vec::new();
-        let Some(state) = DoorState::load(config, None, &mut wrong) else {
-            return Err(wrong.swap_remove(0));
+        let state = match DoorState::load(config, None, &mut wrong) {
+            Some(state) if wrong.is_empty() => state,
+            _ => return Err(wrong.swap_remove(0)),
         };
         warn_of_age(&state);
         Ok(Self {
@@ -299,6 +300,16 @@ fn warn_of_age(state: &DoorState) {
         );
     } else if left < SOON_SECONDS {
         warn!(seconds = left, "the certificate expires soon: replace it");
+    }
+    for (ca, until) in tls.next_lists() {
+        let left = seconds_left(until);
+        if left < 0 {
+            warn!(
+                ca,
+                seconds = -left,
+                "the revocation list is out of date: replace it"
+            );
+        }
     }
 }
 

@@ -12,6 +12,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
+use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::X509Name;
+
 use crate::config::TlsFiles;
 use crate::error::ServerError;
 use crate::files::{TOO_OPEN, bad, read, read_secret};
@@ -60,7 +63,19 @@ impl Tls {
         let found = read_or_before(found, before.map(|tls| tls.authorities.clone()), wrong);
         let lists = files.client_crl.as_deref().map_or(Ok(Vec::new()), revoked);
         let lists = read_or_before(lists, before.map(|tls| tls.revoked.clone()), wrong);
-        let made = Self::new(identity?, found?, lists?);
+        let (found, mut lists) = (found?, lists?);
+        if let (Some(found), Some(path)) = (&found, &files.client_crl) {
+            let missing = without_list(found, &lists);
+            let before = before.map_or(&[][..], |tls| &tls.revoked);
+            lists.extend(
+                before
+                    .iter()
+                    .filter(|list| missing.contains(&issuer(list)))
+                    .cloned(),
+            );
+            wrong.extend(missing.iter().map(|issuer| no_list_of(path, issuer)));
+        }
+        let made = Self::new(identity?, found, lists);
         // What is wrong with a file has been found: this is for what rustls alone may know.
         made.map_err(|error| wrong.push(bad(&files.cert, error)))
             .ok()
@@ -105,6 +120,15 @@ impl Tls {
     /// End of the certificate's validity, in seconds since 1970.
     pub(super) fn not_after(&self) -> i64 {
         self.identity.not_after
+    }
+
+    /// Each authority of clients with the time after which its revocation list should be replaced, in
+    /// seconds since 1970.
+    pub(super) fn next_lists(&self) -> impl Iterator<Item = (String, i64)> {
+        self.revoked.iter().filter_map(|list| {
+            let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
+            Some((list.issuer().to_string(), list.next_update()?.timestamp()))
+        })
     }
 
     /// Checks the certificate that a client has shown, as a handshake would now.
@@ -226,6 +250,33 @@ fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Se
             .map_err(|error| bad(path, format!("a list in it cannot be read: {error}")))?;
     }
     Ok(found)
+}
+
+/// Name of the authority that issued a list, in DER; empty: it cannot be read.
+fn issuer(list: &CertificateRevocationListDer<'_>) -> Vec<u8> {
+    let parsed = x509_parser::parse_x509_crl(list);
+    parsed.map_or(Vec::new(), |(_, list)| list.issuer().as_raw().to_vec())
+}
+
+/// Names, in DER, of the authorities that have no list: every certificate of theirs is refused, since
+/// nobody says that it is not revoked.
+fn without_list(
+    authorities: &RootCertStore,
+    lists: &[CertificateRevocationListDer<'_>],
+) -> Vec<Vec<u8>> {
+    let listed: Vec<Vec<u8>> = lists.iter().map(issuer).collect();
+    let names = authorities.subjects().into_iter();
+    names
+        .map(|name| name.as_ref().to_vec())
+        .filter(|name| !listed.contains(name))
+        .collect()
+}
+
+fn no_list_of(path: &Path, issuer: &[u8]) -> ServerError {
+    let name = X509Name::from_der(issuer);
+    let name = name.map_or_else(|_| "a CA".to_owned(), |(_, name)| name.to_string());
+    let why = format!("there is no list of {name} in it: all of its certificates would be refused");
+    bad(path, why)
 }
 
 fn not_after(certificate: &CertificateDer<'_>) -> Result<i64, String> {

@@ -241,6 +241,35 @@ async fn connections_of_a_certificate_that_is_revoked() {
 }
 
 #[tokio::test]
+async fn lists_of_another_authority_lock_nobody_out() {
+    let [ours, theirs, other] = [(); 3].map(|()| Authority::new());
+    let (folder, config) = place_for(&ours, &theirs);
+    let [ca, crl] = ["clients.pem", "clients.crl"].map(|name| folder.path().join(name));
+    let service = Serving::start(config.clone()).await;
+    let (first, second) = (theirs.sign("goes"), theirs.sign("stays"));
+    let goes = watching(&service, &ours, &first).await.unwrap();
+    let mut stays = watching(&service, &ours, &second).await.unwrap();
+    std::fs::write(&crl, other.revoke(&[])).unwrap();
+    let message = service.reloader.reload().unwrap_err().to_string();
+    assert!(
+        message.contains("clients.crl: there is no list of"),
+        "{message}"
+    );
+    stays.goes_on().await;
+    // An authority without a list does not keep those of another from being revoked.
+    std::fs::write(&ca, format!("{}{}", theirs.pem, other.pem)).unwrap();
+    std::fs::write(&crl, theirs.revoke(&[&first])).unwrap();
+    service.reloader.reload().unwrap_err();
+    goes.goes_away().await;
+    stays.goes_on().await;
+    drop(stays);
+    service.stop().await;
+    let started = lumpscope_server::serve::Service::start(config).await;
+    let error = started.err().expect("it is refused").to_string();
+    assert!(error.contains("there is no list of"), "{error}");
+}
+
+#[tokio::test]
 async fn a_certificate_that_has_expired() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (_folder, config) = place_for(&ours, &theirs);
