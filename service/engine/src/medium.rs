@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
-use crate::sysfs::{DeviceNumber, unescape};
+use crate::sysfs::{DeviceNumber, names_in, unescape};
 
 /// Devices that lie on each other, at most.
 const MAX_DEPTH: usize = 8;
@@ -65,9 +65,14 @@ impl VolatileMedium {
             OVERLAY => Some(Self::Overlay),
             _ => {
                 let device = DeviceNumber::of(metadata.dev()).sysfs();
-                // One with a number of its own (btrfs) has been mounted from a device.
-                let device = device.exists().then_some(device);
-                Self::of_device(&device.or_else(|| mounted_from(file))?, depth)
+                if device.exists() {
+                    return Self::of_device(&device, depth);
+                }
+                // One with a number of its own (btrfs) has been mounted from devices.
+                let devices = btrfs_devices(&mounted_from(file)?);
+                devices
+                    .iter()
+                    .find_map(|device| Self::of_device(device, depth))
             }
         }
     }
@@ -137,6 +142,28 @@ fn mounted_from(file: &File) -> Option<PathBuf> {
     let source = fs::metadata(unescape(fields.nth(1)?)).ok()?;
     let is_device = source.file_type().is_block_device();
     is_device.then(|| DeviceNumber::of(source.rdev()).sysfs())
+}
+
+/// All devices of the btrfs that has this one; this one alone where there is no btrfs on it.
+fn btrfs_devices(device: &Path) -> Vec<PathBuf> {
+    let names = |folder: PathBuf| names_in(&folder).unwrap_or_default();
+    let all = Path::new("/sys/fs/btrfs");
+    let name = fs::canonicalize(device).ok();
+    let name = name
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(OsStr::to_str);
+    let mut systems = names(all.to_owned())
+        .into_iter()
+        .map(|it| all.join(it).join("devices"));
+    let own = systems.find(|folder| name.is_some_and(|name| folder.join(name).exists()));
+    match own {
+        Some(folder) => names(folder.clone())
+            .iter()
+            .map(|it| folder.join(it))
+            .collect(),
+        None => vec![device.to_owned()],
+    }
 }
 
 /// A descriptor of what the name means now, without access to it.

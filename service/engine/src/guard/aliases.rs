@@ -10,7 +10,8 @@
 //!
 //! The kernel's own record of a loop device (device and inode number of the file) decides; names
 //! may be gone, or mean something else in this mount namespace. A file that cannot be reached by
-//! name is not locked: then a loop device that is made later is not kept away from it.
+//! name is not locked: then a loop device that is made later is not kept away from it. The kernel's
+//! list of locks says whether somebody has locked it already.
 
 #![expect(unsafe_code, reason = "an ioctl without a wrapper")]
 
@@ -115,7 +116,12 @@ fn take_below(
         held.extend(other.claim()?);
     }
     let Some((path, found)) = this.find_below() else {
-        return Ok(());
+        return match this.below_is_locked() {
+            false => Ok(()),
+            true => Err(Taken::By(User::Alias {
+                name: format!("the file of /dev/{}, which has another name now", this.name),
+            })),
+        };
     };
     let metadata = found.metadata()?;
     let by = || {
@@ -214,6 +220,20 @@ impl Loop {
     /// Opens it for this process alone.
     fn claim(&self) -> Result<Option<File>, Taken> {
         claim_node(&self.name, self.number)
+    }
+
+    /// True: somebody of this pid namespace has locked the file below for himself, whatever its
+    /// names are.
+    fn below_is_locked(&self) -> bool {
+        let (device, inode) = self.below;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let file = format!("{major:02x}:{minor:02x}:{inode}");
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        // 1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF
+        locks.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            matches!(fields[..], [_, "FLOCK", _, "WRITE", _, locked, ..] if locked == file)
+        })
     }
 
     /// The file or device below, opened without access, and its name; `None`: no name leads there.

@@ -112,6 +112,26 @@ fn the_file_of_a_mounted_loop_device_is_known_under_another_name() {
     std::fs::rename(&other, image.path()).unwrap();
 }
 
+/// The kernel's list of locks has the file, whatever name it had for the loop device.
+#[test]
+fn a_loop_device_on_a_name_that_is_gone_is_kept_from_the_file() {
+    require!();
+    let image = Image::new(16 * MIB);
+    format(&image.path(), &forced()).unwrap();
+    let holder = open(&image.path());
+    let other = image.path().with_extension("other");
+    std::fs::hard_link(image.path(), &other).unwrap();
+    let find = ["--find", "--show"].map(Path::new);
+    let second = run("losetup", &[&find[..], &[&other]].concat());
+    std::fs::remove_file(&other).unwrap();
+    let served = Store::open(Path::new(&second), options());
+    let error = format(Path::new(&second), &forced());
+    run("losetup", &["--detach", &second]);
+    assert!(matches!(served, Err(Error::InUse { .. })), "{served:?}");
+    assert!(matches!(error, Err(FormatError::InUse { .. })), "{error:?}");
+    holder.close().unwrap();
+}
+
 /// The name leads to a file of ours when it is looked at, and to one in use when it is opened.
 #[test]
 fn a_name_that_changes_its_meaning_does_not_get_another_file_formatted() {

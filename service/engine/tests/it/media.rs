@@ -87,15 +87,18 @@ fn memory_is_known_through_a_file_system_with_a_number_of_its_own() {
     require!("mount", "mkfs.btrfs");
     let image = Image::new(MIB);
     let tmpfs = mount("tmpfs", "size=256m", &image);
-    let inner = Image::new_in(&tmpfs.at, 128 * MIB);
-    let device = inner.attach(&[]);
-    run("mkfs.btrfs", &[Path::new("-q"), device.path()]);
-    let at = inner.mount_point();
-    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
-        return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
+    // In memory as a whole, or one of two devices.
+    for folder in [&tmpfs.at, image.path().parent().unwrap()] {
+        let [first, second] = [folder, &tmpfs.at].map(|folder| Image::new_in(folder, 120 * MIB));
+        let (one, two) = (first.attach(&[]), second.attach(&[]));
+        run("mkfs.btrfs", &[Path::new("-q"), one.path(), two.path()]);
+        let at = first.mount_point();
+        if let Err(error) = try_run("mount", &[one.path(), at.as_path()]) {
+            return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
+        }
+        let btrfs = Mount { at };
+        assert_volatile(&btrfs.at.join("store.lusf"), VolatileMedium::Tmpfs);
     }
-    let btrfs = Mount { at };
-    assert_volatile(&btrfs.at.join("store.lusf"), VolatileMedium::Tmpfs);
 }
 
 #[test]
