@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 use http_body::Body as _;
-use s3s::dto::{ETag as ETagDto, Timestamp, TimestampFormat};
+use s3s::dto::{ETag as ETagDto, Timestamp};
 use s3s::xml::{Deserialize, Deserializer};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
 use super::access::{Keys, denied};
 use super::body::Flow;
 use super::checks::Checks;
-use super::{MAX_XML, error, xml};
+use super::{MAX_XML, attributes, error, xml};
 use lumpscope_objects::ETag;
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::{Access, Grants};
@@ -156,9 +156,9 @@ impl Call {
     /// # Errors
     /// As [`Self::header`].
     pub(super) fn date(&self, name: &str) -> S3Result<Option<Timestamp>> {
-        let parse = |text| Timestamp::parse(TimestampFormat::HttpDate, text);
-        let date = self.header(name)?.map(parse).transpose();
-        date.map_err(|_| wrong(format!("the header {name} is not a date")))
+        let invalid = || wrong(format!("the header {name} is not a date"));
+        let parse = |text| attributes::parsed_date(text).ok_or_else(invalid);
+        self.header(name)?.map(parse).transpose()
     }
 
     /// A header with entity tags, or `*`.

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName};
 use lumpscope_objects::{Bucket, ETag, MAX_PIECE_BYTES, ObjectError, ObjectInfo};
 use percent_encoding::utf8_percent_encode;
 use s3s::dto::ETag as ETagDto;
+use s3s::path::check_bucket_name;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use tokio::sync::Notify;
 
@@ -79,17 +80,20 @@ impl Endpoint {
         served.collect()
     }
 
+    /// Name of a store that S3 would serve and that did not open.
+    fn out(&self) -> Option<String> {
+        let failed = self.stores.failed();
+        let is_served = |name: &String| self.only.as_ref().is_none_or(|only| name == only);
+        failed.iter().map(|it| it.name.clone()).find(is_served)
+    }
+
     /// The store that has a bucket; where there is only one, that.
     ///
     /// # Errors
     /// `NoSuchBucket`; `ServiceUnavailable`: a store that did not open may have it, or two have it.
     pub(super) fn place(&self, bucket: &str) -> S3Result<Inside> {
         let mut served = self.served();
-        let out = self.stores.failed();
-        let only = self.only.as_ref();
-        let out = out
-            .iter()
-            .find(|it| only.is_none_or(|only| it.name == *only));
+        let out = self.out();
         if served.len() == 1 && out.is_none() {
             return Ok(served.remove(0));
         }
@@ -103,8 +107,7 @@ impl Endpoint {
                 )))
             }
             (None, _, Some(out)) => Err(unavailable(format!(
-                "no open store has this bucket; the store {} did not open and may have it",
-                out.name
+                "no open store has this bucket; the store {out} did not open and may have it"
             ))),
             (None, _, None) => {
                 let bucket = bucket.to_owned();
@@ -190,9 +193,19 @@ impl Endpoint {
     /// The bucket in the host name of a request; `None`: the path has it.
     ///
     /// # Errors
-    /// As [`hosts::bucket`].
+    /// As [`hosts::bucket`]; `ServiceUnavailable`: a store that did not open may have a bucket of the
+    /// host's name.
     pub(super) fn bucket_of_host(&self, headers: &HeaderMap) -> S3Result<Option<String>> {
-        let is_bucket = |name: &str| self.served().iter().any(|inside| inside.has(name));
+        let is_bucket = |name: &str| {
+            let known = self.served().iter().any(|inside| inside.has(name));
+            match self.out().filter(|_| !known && check_bucket_name(name)) {
+                None => Ok(known),
+                Some(out) => Err(unavailable(format!(
+                    "the store {out} did not open and may have the bucket {name} of this host: use \
+                     the endpoint's address, or set s3-domain"
+                ))),
+            }
+        };
         hosts::bucket(&self.domains, headers, is_bucket)
     }
 

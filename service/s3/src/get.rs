@@ -17,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use lumpscope_objects::{ObjectError, ObjectInfo, Reader};
 use s3s::dto::{
     Checksum, ChecksumMode, GetObjectAttributesParts, ObjectAttributes, ObjectPart, Range,
-    StorageClass, Timestamp, TimestampFormat,
+    StorageClass, Timestamp,
 };
 use s3s::xml::{SerResult, Serialize, Serializer};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -104,6 +104,16 @@ fn of_version(mut error: S3Error, info: &ObjectInfo) -> S3Error {
 fn range(text: &str) -> Option<Range> {
     let (unit, places) = text.split_once('=')?;
     let (first, last) = places.split_once('-')?;
+    let order = |digits: &str| {
+        let digits = digits.trim_start_matches('0');
+        (digits.len(), digits.to_owned())
+    };
+    match (first, last) {
+        ("", "") => return None,
+        ("", _) | (_, "") => {}
+        (first, last) if order(first) > order(last) => return None,
+        _ => {}
+    }
     let bounded = |digits: &str| {
         let is_large = digits.trim_start_matches('0').len() > 18;
         match is_large && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -161,8 +171,8 @@ fn is_of(headers: &HeaderMap, info: &ObjectInfo) -> bool {
     };
     let text = value.to_str().unwrap_or_default();
     let modified = timestamp(info.modified_ms / 1000 * 1000);
-    let date = Timestamp::parse(TimestampFormat::HttpDate, text);
-    text.trim_matches('"') == info.etag.to_string() || date.is_ok_and(|date| date == modified)
+    let date = attributes::parsed_date(text);
+    text.trim_matches('"') == info.etag.to_string() || date == Some(modified)
 }
 
 /// What of an object is meant, and what is told of it.

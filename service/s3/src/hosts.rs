@@ -72,11 +72,11 @@ pub(super) fn settle<B>(request: &mut Request<B>) -> S3Result<()> {
 /// style without any setting.
 ///
 /// # Errors
-/// `InvalidRequest`: the name may be that of a bucket, or cannot be read.
+/// `InvalidRequest`: the name may be that of a bucket, or cannot be read. As `is_bucket`.
 pub(super) fn bucket(
     domains: &[String],
     headers: &HeaderMap,
-    is_bucket: impl Fn(&str) -> bool,
+    is_bucket: impl Fn(&str) -> S3Result<bool>,
 ) -> S3Result<Option<String>> {
     let Some(name) = name(headers)? else {
         return Ok(None);
@@ -90,8 +90,11 @@ pub(super) fn bucket(
     if let Some(bucket) = buckets.min_by_key(|bucket| bucket.len()) {
         return Ok(Some(bucket.to_owned()));
     }
-    let mut beginnings = name.match_indices('.').map(|(at, _)| &name[..at]);
-    if domains.is_empty() && !beginnings.any(is_bucket) {
+    let mut is_own = domains.is_empty();
+    for (at, _) in name.match_indices('.') {
+        is_own = is_own && !is_bucket(&name[..at])?;
+    }
+    if is_own {
         return Ok(None);
     }
     let why = format!(
@@ -109,7 +112,10 @@ mod tests {
         let domains: Vec<String> = domains.iter().map(|it| (*it).to_owned()).collect();
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.parse().unwrap());
-        bucket(&domains, &headers, |name| matches!(name, "data" | "a.b")).ok()
+        bucket(&domains, &headers, |name| {
+            Ok(matches!(name, "data" | "a.b"))
+        })
+        .ok()
     }
 
     #[test]

@@ -103,6 +103,8 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
         "lines=0-1",
         "bytes=0-1,3-4",
         "bytes",
+        "bytes=-",
+        "bytes=20000000000000000000-10000000000000000000",
         "0-1",
     ] {
         let reply = client.good(get.clone().header("range", range));
@@ -134,6 +136,14 @@ fn what_is_not_exact_is_read_as_s3_reads_it() {
     for odd in ["0", "yesterday"] {
         client.good(get.clone().header("if-modified-since", odd));
         client.good(get.clone().header("if-unmodified-since", odd));
+    }
+    for before in [
+        date,
+        "Wednesday, 21-Oct-15 07:28:00 GMT",
+        "Wed Oct 21 07:28:00 2015",
+    ] {
+        let ask = get.clone().header("if-unmodified-since", before);
+        client.refused(ask, 412, "PreconditionFailed");
     }
     let delete = Ask::new("DELETE", "/bbb/k");
     for wrong in ["other", "0123456789abcdef0123456789abcdef"] {

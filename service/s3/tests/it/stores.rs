@@ -192,6 +192,19 @@ fn a_store_that_does_not_open_takes_only_its_buckets_out() {
         let why = client.refused(ask, 503, "ServiceUnavailable");
         assert!(why.contains("the store b did not open"), "{why}");
     }
+    // A host that may be that of a bucket in it is not taken for the endpoint's name.
+    for host in ["in-b.s3.example.test", "objects.example.test"] {
+        let ask = Ask::new("PUT", "/in-a/k").header("host", host).body("C");
+        let why = client.refused(ask, 503, "ServiceUnavailable");
+        assert!(why.contains("set s3-domain"), "{why}");
+    }
+    // No bucket has so short a name.
+    client.good(
+        Ask::new("PUT", "/in-a/l")
+            .header("host", "s3.lan")
+            .body("A"),
+    );
+    assert_eq!(client.object("/in-a/k").unwrap(), b"A");
     drop((client, running));
     std::fs::rename(&away, &store).unwrap();
     let running = serve(folder.path(), &both);
