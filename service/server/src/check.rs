@@ -1,6 +1,7 @@
 //! `serve --check-config`: looks at everything the configuration names, without opening it for
 //! service, because a running service may be using it.
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use lumpscope_engine::guard::folder_of;
@@ -68,7 +69,11 @@ fn problems(config: &ServeConfig) -> Vec<String> {
                 .map_err(ServerError::from)
         }),
         config.probe_object.as_deref().map_or(Ok(()), probe_object),
-        config.unix_socket.as_deref().map_or(Ok(()), socket_folder),
+        config.unix_socket.as_deref().map_or(Ok(()), socket_place),
+        config
+            .flight_recorder
+            .as_deref()
+            .map_or(Ok(()), flight_folder),
     ];
     let wrong = others.into_iter().filter_map(Result::err);
     let wrong = wrong.chain(Reloader::problems(config));
@@ -100,7 +105,8 @@ pub fn certificate_not_after(config: &ServeConfig) -> Result<Option<i64>, Server
     Ok(door.reloader.in_force().certificate_not_after)
 }
 
-fn probe_object(path: &Path) -> Result<(), ServerError> {
+/// It is a BPF object of a size that one has.
+pub(crate) fn probe_object(path: &Path) -> Result<(), ServerError> {
     let bytes = files::read(path, None)?;
     let machine = match bytes.get(..20) {
         // Byte 5 says in which order the bytes of a number are.
@@ -117,8 +123,26 @@ fn probe_object(path: &Path) -> Result<(), ServerError> {
     )))
 }
 
+/// It may be missing, as it is made at the start.
+fn flight_folder(path: &Path) -> Result<(), ServerError> {
+    match std::fs::metadata(path) {
+        Ok(meta) if !meta.is_dir() => Err(ServerError::Argument(format!(
+            "flight-recorder = {}: it is no folder",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The socket itself need not be there.
-fn socket_folder(path: &Path) -> Result<(), ServerError> {
+fn socket_place(path: &Path) -> Result<(), ServerError> {
+    let there = std::fs::symlink_metadata(path);
+    if there.is_ok_and(|meta| !meta.file_type().is_socket()) {
+        return Err(ServerError::Argument(format!(
+            "unix-socket = {}: there is something else, which is no socket",
+            path.display()
+        )));
+    }
     let folder = folder_of(path);
     match std::fs::metadata(&folder) {
         Ok(meta) if meta.is_dir() => Ok(()),

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use crate::check::probe_object;
 use crate::config::{FLIGHT_AUTO, ServeConfig};
 use crate::door::{Door, Reloader};
 use crate::error::ServerError;
@@ -253,6 +254,9 @@ async fn open(
 ) -> Result<(Observer, Stores), ServerError> {
     let user = config.user.as_deref().map(privileges::ids_of).transpose()?;
     let flight = flight(&config, user)?;
+    if let Some(path) = &config.probe_object {
+        probe_object(path)?;
+    }
     let opening = tokio::task::spawn_blocking(move || {
         let config = config.with_places();
         let watched = |spec| config.watched(spec);

@@ -2,7 +2,7 @@
 //! named with its key and remedy.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +29,13 @@ pub(crate) struct Problems(Vec<ServerError>);
 fn is_here(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// True: one socket cannot listen where the other does. Port 0: the kernel chooses one.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let same_ip = one.ip() == other.ip() || (any && one.is_ipv4() == other.is_ipv4());
+    same_ip && one.port() == other.port() && one.port() != 0
 }
 
 /// The first problem, if there is any.
@@ -186,6 +193,20 @@ impl ServeConfig {
             if let Some(address) = remote.filter(|_| !safe && !self.allow_remote) {
                 problems.0.push(ServerError::RemoteRefused { key, address });
             }
+        }
+        let sockets = [
+            ("metrics-listen", Some(self.metrics_listen)),
+            ("s3-listen", self.s3_listen),
+        ];
+        let mut before = vec![("listen", self.listen)];
+        for (key, address) in sockets {
+            let Some(address) = address else { continue };
+            if let Some((other, _)) = before.iter().find(|(_, it)| meet(*it, address)) {
+                problems.refuse(false, key, address, || {
+                    format!("it is the address of {other}")
+                });
+            }
+            before.push((key, address));
         }
         let good = self.s3_listen.is_none() || self.s3_credentials.is_some();
         let want = "a file of access keys, which s3-listen needs";

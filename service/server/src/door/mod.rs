@@ -23,6 +23,7 @@ mod keys;
 mod logins;
 mod metrics;
 mod reload;
+mod revocation;
 mod tls;
 mod unix;
 

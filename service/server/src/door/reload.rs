@@ -301,7 +301,7 @@ fn warn_of_age(state: &DoorState) {
     } else if left < SOON_SECONDS {
         warn!(seconds = left, "the certificate expires soon: replace it");
     }
-    for (ca, until) in tls.next_lists() {
+    for (ca, until) in tls.next_updates() {
         let left = seconds_left(until);
         if left < 0 {
             warn!(

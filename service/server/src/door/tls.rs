@@ -7,14 +7,12 @@ use rustls::RootCertStore;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use x509_parser::prelude::FromDer as _;
-use x509_parser::x509::X509Name;
-
+use super::revocation::{self, RevocationList};
 use crate::config::TlsFiles;
 use crate::error::ServerError;
 use crate::files::{TOO_OPEN, bad, read, read_secret};
@@ -27,8 +25,15 @@ pub(super) struct Tls {
     /// Checks the certificates of clients; `None`: they need none.
     clients: Option<Arc<dyn ClientCertVerifier>>,
     identity: Identity,
-    authorities: Option<Arc<RootCertStore>>,
-    revoked: Vec<CertificateRevocationListDer<'static>>,
+    authorities: Option<Arc<Authorities>>,
+    lists: Vec<RevocationList>,
+}
+
+/// Authorities that sign the certificates of clients.
+#[derive(Debug)]
+pub(super) struct Authorities {
+    roots: Arc<RootCertStore>,
+    pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
 /// The certificate of the service, with its key.
@@ -61,19 +66,16 @@ impl Tls {
         let identity = identity.or_else(|| before.map(|tls| tls.identity.clone()));
         let found = files.client_ca.as_deref().map(authorities).transpose();
         let found = read_or_before(found, before.map(|tls| tls.authorities.clone()), wrong);
-        let lists = files.client_crl.as_deref().map_or(Ok(Vec::new()), revoked);
-        let lists = read_or_before(lists, before.map(|tls| tls.revoked.clone()), wrong);
+        let lists = files
+            .client_crl
+            .as_deref()
+            .map_or(Ok(Vec::new()), revocation::read);
+        let lists = read_or_before(lists, before.map(|tls| tls.lists.clone()), wrong);
         let (found, mut lists) = (found?, lists?);
         if let (Some(found), Some(path)) = (&found, &files.client_crl) {
-            let missing = without_list(found, &lists);
-            let before = before.map_or(&[][..], |tls| &tls.revoked);
-            lists.extend(
-                before
-                    .iter()
-                    .filter(|list| missing.contains(&issuer(list)))
-                    .cloned(),
-            );
-            wrong.extend(missing.iter().map(|issuer| no_list_of(path, issuer)));
+            let before = before.and_then(|tls| Some((tls.authorities.as_deref()?, &tls.lists[..])));
+            let refused = revocation::settle(found, &mut lists, before);
+            wrong.extend(refused.into_iter().map(|why| bad(path, why)));
         }
         let made = Self::new(identity?, found, lists);
         // What is wrong with a file has been found: this is for what rustls alone may know.
@@ -83,13 +85,14 @@ impl Tls {
 
     fn new(
         identity: Identity,
-        authorities: Option<Arc<RootCertStore>>,
-        revoked: Vec<CertificateRevocationListDer<'static>>,
+        authorities: Option<Arc<Authorities>>,
+        lists: Vec<RevocationList>,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
-        let clients = authorities.clone().map(|roots| {
+        let clients = authorities.as_ref().map(|authorities| {
+            let roots = Arc::clone(&authorities.roots);
             WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                .with_crls(revoked.iter().cloned())
+                .with_crls(lists.iter().map(|list| list.der.clone()))
                 .build()
         });
         let clients = clients
@@ -113,7 +116,7 @@ impl Tls {
             clients,
             identity,
             authorities,
-            revoked,
+            lists,
         })
     }
 
@@ -122,13 +125,9 @@ impl Tls {
         self.identity.not_after
     }
 
-    /// Each authority of clients with the time after which its revocation list should be replaced, in
-    /// seconds since 1970.
-    pub(super) fn next_lists(&self) -> impl Iterator<Item = (String, i64)> {
-        self.revoked.iter().filter_map(|list| {
-            let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
-            Some((list.issuer().to_string(), list.next_update()?.timestamp()))
-        })
+    /// Revocation lists whose next update is past, by authority, with its time in seconds since 1970.
+    pub(super) fn next_updates(&self) -> impl Iterator<Item = (String, i64)> {
+        self.lists.iter().filter_map(RevocationList::next_update)
     }
 
     /// Checks the certificate that a client has shown, as a handshake would now.
@@ -212,7 +211,7 @@ fn certificates(
 
 /// Everything of one kind in a PEM file, at least one. `too_open`: permissions that the file must not
 /// have.
-fn all_in<T: PemObject>(
+pub(super) fn all_in<T: PemObject>(
     path: &Path,
     kind: &str,
     too_open: Option<u32>,
@@ -233,50 +232,18 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
         .map_err(|error| bad(path, format!("there is no private key in it: {error}")))
 }
 
-fn authorities(path: &Path) -> Result<Arc<RootCertStore>, ServerError> {
+fn authorities(path: &Path) -> Result<Arc<Authorities>, ServerError> {
     let mut roots = RootCertStore::empty();
     // Whoever writes it lets others in.
-    for certificate in certificates(path, Some(TOO_OPEN))? {
-        roots.add(certificate).map_err(|error| bad(path, error))?;
+    let certificates = certificates(path, Some(TOO_OPEN))?;
+    for certificate in &certificates {
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| bad(path, error))?;
     }
-    Ok(Arc::new(roots))
-}
-
-fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServerError> {
-    let found: Vec<CertificateRevocationListDer<'_>> =
-        all_in(path, "revocation list (BEGIN X509 CRL)", Some(TOO_OPEN))?;
-    for list in &found {
-        webpki::BorrowedCertRevocationList::from_der(list)
-            .map_err(|error| bad(path, format!("a list in it cannot be read: {error}")))?;
-    }
-    Ok(found)
-}
-
-/// Name of the authority that issued a list, in DER; empty: it cannot be read.
-fn issuer(list: &CertificateRevocationListDer<'_>) -> Vec<u8> {
-    let parsed = x509_parser::parse_x509_crl(list);
-    parsed.map_or(Vec::new(), |(_, list)| list.issuer().as_raw().to_vec())
-}
-
-/// Names, in DER, of the authorities that have no list: every certificate of theirs is refused, since
-/// nobody says that it is not revoked.
-fn without_list(
-    authorities: &RootCertStore,
-    lists: &[CertificateRevocationListDer<'_>],
-) -> Vec<Vec<u8>> {
-    let listed: Vec<Vec<u8>> = lists.iter().map(issuer).collect();
-    let names = authorities.subjects().into_iter();
-    names
-        .map(|name| name.as_ref().to_vec())
-        .filter(|name| !listed.contains(name))
-        .collect()
-}
-
-fn no_list_of(path: &Path, issuer: &[u8]) -> ServerError {
-    let name = X509Name::from_der(issuer);
-    let name = name.map_or_else(|_| "a CA".to_owned(), |(_, name)| name.to_string());
-    let why = format!("there is no list of {name} in it: all of its certificates would be refused");
-    bad(path, why)
+    Ok(Arc::new(Authorities {
+        roots: Arc::new(roots),
+        certificates,
+    }))
 }
 
 fn not_after(certificate: &CertificateDer<'_>) -> Result<i64, String> {

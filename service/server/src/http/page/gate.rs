@@ -69,9 +69,13 @@ fn by_a_safe_name(headers: &HeaderMap) -> Result<(), &'static str> {
     };
     let host = host.and_then(|host| host.parse::<Authority>().ok());
     let safe = host.is_some_and(|host| {
+        let port = host.port().map_or(0, |port| 1 + port.as_str().len());
+        // Nothing stands before the host or between it and the port.
+        let is_all = host.host().len() + port == host.as_str().len();
         let host = host.host();
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-        host.eq_ignore_ascii_case("localhost") || bare.unwrap_or(host).parse::<IpAddr>().is_ok()
+        let known = host.eq_ignore_ascii_case("localhost");
+        is_all && (known || bare.unwrap_or(host).parse::<IpAddr>().is_ok())
     });
     if safe {
         return Ok(());
@@ -97,6 +101,8 @@ mod tests {
             ("LocalHost", true),
             ("localhost.evil.example", false),
             ("127.0.0.1.evil.example:9464", false),
+            ("[::1].evil.example:9464", false),
+            ("somebody@localhost:9464", false),
             ("evil.example", false),
             ("lumpscope:9464", false),
             ("", false),

@@ -242,17 +242,32 @@ async fn connections_of_a_certificate_that_is_revoked() {
 
 #[tokio::test]
 async fn lists_of_another_authority_lock_nobody_out() {
-    let [ours, theirs, other] = [(); 3].map(|()| Authority::new());
+    let [theirs, forged] = [(); 2].map(|()| Authority::named("clients"));
+    let [ours, other] = [(); 2].map(|()| Authority::new());
     let (folder, config) = place_for(&ours, &theirs);
     let [ca, crl] = ["clients.pem", "clients.crl"].map(|name| folder.path().join(name));
     let service = Serving::start(config.clone()).await;
     let (first, second) = (theirs.sign("goes"), theirs.sign("stays"));
     let goes = watching(&service, &ours, &first).await.unwrap();
     let mut stays = watching(&service, &ours, &second).await.unwrap();
-    std::fs::write(&crl, other.revoke(&[])).unwrap();
+    let older_first = [theirs.revoke(&[]), theirs.revoke(&[&first])].concat();
+    for (lists, why) in [
+        (
+            other.revoke(&[]),
+            "clients.crl: there is no list of CN=clients",
+        ),
+        (forged.revoke(&[]), "is not signed with the key of that CA"),
+        (older_first, "there are two lists of CN=clients"),
+    ] {
+        std::fs::write(&crl, lists).unwrap();
+        let message = service.reloader.reload().unwrap_err().to_string();
+        assert!(message.contains(why), "{message}");
+        stays.goes_on().await;
+    }
+    std::fs::write(&ca, format!("{}{}", theirs.pem, forged.pem)).unwrap();
     let message = service.reloader.reload().unwrap_err().to_string();
     assert!(
-        message.contains("clients.crl: there is no list of"),
+        message.contains("two CAs are named CN=clients"),
         "{message}"
     );
     stays.goes_on().await;

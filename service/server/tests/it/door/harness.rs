@@ -47,10 +47,13 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        // Revocation lists are told apart by the name of their authority.
+        Self::named(&format!("authority {}", number()))
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Revocation lists are told apart by the name of their authority.
-        let name = format!("authority {}", number());
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
