@@ -33,7 +33,8 @@ use report::{EvacuationReport, as_json, text};
     after_help = "The source is only read. Each lump is read back from the target and compared; lumps \
                   already present are compared by checksum, or byte by byte. Run it again after an \
                   interruption, or for what was changed meanwhile: lumps of an earlier run from this \
-                  machine are replaced, and deleted if the source no longer has them. (A note in \
+                  machine are replaced, and deleted if the source no longer has them, while the service of \
+                  the target runs; after a restart, with --replace. (A note in \
                   $XDG_STATE_HOME or ~/.local/state tells them from lumps of other origin.) Exit code \
                   0: the target holds the lumps of the range as the source does, and no others. 4: \
                   except for those listed, or the source was changed meanwhile; `lumpscope admin drain \
