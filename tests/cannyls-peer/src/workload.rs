@@ -60,7 +60,6 @@ pub(crate) fn run(args: &WorkloadFileArgs) -> Result<CannylsRun> {
         engine: ENGINE.to_owned(),
         durability: if args.sync { SYNCED } else { DURABILITY }.to_owned(),
         wall_ns: 0,
-        ended_ns: Vec::with_capacity(stream.commands.len()),
         latency_ns: Vec::with_capacity(stream.commands.len()),
         survivors: None,
     };
@@ -79,7 +78,6 @@ pub(crate) fn run(args: &WorkloadFileArgs) -> Result<CannylsRun> {
             .with_context(|| format!("command {} ({command})", index + 1))?;
         if counts {
             run.latency_ns.push(nanoseconds(latency));
-            run.ended_ns.push(nanoseconds(begin.elapsed()));
         }
     }
     run.wall_ns = nanoseconds(begin.elapsed());

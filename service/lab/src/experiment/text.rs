@@ -88,7 +88,7 @@ fn section(section: &Section, colour: bool, lines: &mut Vec<String>) {
             }
             Part::Heat(heat) => heatmap(heat, colour, lines),
             // Pictures of what the tables say.
-            Part::Ranges(_) | Part::Cdf(_) | Part::Scatter(_) | Part::Bars(_) | Part::Lines(_) => {}
+            Part::Ranges(_) | Part::Cdf(_) | Part::Scatter(_) | Part::Bars(_) => {}
         }
     }
 }

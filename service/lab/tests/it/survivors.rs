@@ -16,7 +16,6 @@ const TEXT: &str = "Command { 20.times { New(5000); }; Embed(100); New(0); }
 const OPTIONS: RunOptions = RunOptions {
     clients: 4,
     verify_bytes: true,
-    slot: Duration::from_secs(1),
     skip: 0,
     time: None,
 };

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use lumpscope_lab::report::{
-    Axis, Bar, Bars, Cdf, Cell, Curve, Dots, Findings, Heat, HeatCell, HeatPanel, Limit, Line,
-    Lines, MARK, Picture, Report, Scatter, ScatterPanel, Section, Table, Unit, Verbatim,
+    Axis, Bar, Bars, Cdf, Cell, Curve, Dots, Findings, Heat, HeatCell, HeatPanel, Limit, MARK,
+    Picture, Report, Scatter, ScatterPanel, Section, Table, Unit, Verbatim,
 };
 use lumpscope_tests::browser::{BROWSER, Scenario};
 use lumpscope_tests::needs::{Need, alone, available};
@@ -103,24 +103,6 @@ fn charts(section: &mut Section) {
                 values: (1..=8).map(|part| f64::from(part) * 1e5).collect(),
             })
             .to_vec(),
-    });
-    let line = |name: &str, height: f64| Line {
-        name: name.to_owned(),
-        points: (0..5000)
-            .map(|x| (f64::from(x) * 1e7, height + chance(x, 20)))
-            .collect(),
-    };
-    section.add(Lines {
-        caption: "Rates.".to_owned(),
-        x: Axis::linear("Time since the start", Unit::Nanoseconds),
-        y: Axis::linear("Commands", Unit::PerSecond),
-        lines: vec![line("raw", 60.0), line("ext4", 40.0), line("xfs", 20.0)],
-    });
-    section.add(Lines {
-        caption: "Nothing.".to_owned(),
-        x: Axis::linear("Time", Unit::Nanoseconds),
-        y: Axis::linear("Commands", Unit::PerSecond),
-        lines: Vec::new(),
     });
 }
 

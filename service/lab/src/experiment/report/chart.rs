@@ -150,28 +150,6 @@ pub struct Bar {
     pub values: Vec<f64>,
 }
 
-/// Lines over time, or over whatever is on the x axis.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Lines {
-    /// Caption; complete enough to be read alone.
-    pub caption: String,
-    /// To the right.
-    pub x: Axis,
-    /// Upwards. A linear one begins at 0 when no value is below.
-    pub y: Axis,
-    /// One line each.
-    pub lines: Vec<Line>,
-}
-
-/// One line.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Line {
-    /// Name.
-    pub name: String,
-    /// x and y, by ascending x. A y that is no number breaks the line.
-    pub points: Vec<(f64, f64)>,
-}
-
 /// Medians with their ranges, one below the other.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ranges {

@@ -13,8 +13,8 @@ mod write;
 use serde::Serialize;
 
 pub use chart::{
-    Axis, Bar, Bars, Cdf, Curve, Dots, Heat, HeatCell, HeatPanel, Line, Lines, Range, Ranges,
-    Scale, Scatter, ScatterPanel,
+    Axis, Bar, Bars, Cdf, Curve, Dots, Heat, HeatCell, HeatPanel, Range, Ranges, Scale, Scatter,
+    ScatterPanel,
 };
 pub use figure::{Cell, Figure, Limit};
 pub(crate) use setup::load_average;
@@ -74,7 +74,6 @@ pub enum Part {
     Heat(Heat),
     Scatter(Scatter),
     Bars(Bars),
-    Lines(Lines),
     Verbatim(Verbatim),
 }
 
@@ -227,4 +226,4 @@ macro_rules! part_from {
     )*};
 }
 
-part_from!(Table, Ranges, Cdf, Heat, Scatter, Bars, Lines, Verbatim);
+part_from!(Table, Ranges, Cdf, Heat, Scatter, Bars, Verbatim);

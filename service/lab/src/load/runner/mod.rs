@@ -24,7 +24,7 @@ use super::pace::{Pace, Worker, drive};
 use super::target::StoreClient;
 pub use super::target::{Durability, Mismatch, RadosPool, Refusal, S3Bucket, Target, WeedVolumes};
 pub(crate) use super::target::{REGION, random_word};
-use crate::stats::{Kind, Latencies, Timeline};
+use crate::stats::{Kind, Latencies};
 use crate::workload::CommandStream;
 pub use content::content;
 use order::Schedule;
@@ -37,8 +37,6 @@ pub struct RunOptions {
     pub clients: usize,
     /// Compare every byte read. Otherwise length and checksum of every lump read are compared.
     pub verify_bytes: bool,
-    /// Length of a slot of the timeline.
-    pub slot: Duration,
     /// So many commands at the begin are run and not counted. All of them are done before the
     /// first that counts.
     pub skip: usize,
@@ -48,12 +46,11 @@ pub struct RunOptions {
 }
 
 impl Default for RunOptions {
-    /// One client, checksums compared, slots of a second.
+    /// One client, checksums compared.
     fn default() -> RunOptions {
         RunOptions {
             clients: 1,
             verify_bytes: false,
-            slot: Duration::from_secs(1),
             skip: 0,
             time: None,
         }
@@ -65,8 +62,6 @@ impl Default for RunOptions {
 pub struct RunOutcome {
     /// How long each call took.
     pub latencies: Latencies,
-    /// Throughput over time.
-    pub timeline: Timeline,
     /// Kind of each command that counts, by the id that the service gave its request; empty on a
     /// way without ids.
     pub requests: BTreeMap<u64, Kind>,
@@ -110,7 +105,6 @@ struct Shared {
     /// CRC32C of the lump's bytes, by id.
     checksums: Vec<AtomicU64>,
     verify_bytes: bool,
-    slot: Duration,
     skip: usize,
     /// How many of those that do not count are done.
     skipped: watch::Sender<usize>,
@@ -143,7 +137,6 @@ pub async fn run(
     let done = run.until((end, clients), target).await?;
     Ok(RunOutcome {
         latencies: done.latencies,
-        timeline: done.timeline,
         requests: done.requests,
         wall: run.wall(),
         bytes_put: stream.bytes_put(),
@@ -189,10 +182,10 @@ impl Run {
                 shared: Arc::clone(&self.shared),
                 client: connect(target).await?,
                 end,
-                done: Done::new(self.shared.slot),
+                done: Done::default(),
             });
         }
-        let mut done = Done::new(self.shared.slot);
+        let mut done = Done::default();
         for worker in drive(workers, &self.pace).await? {
             done.merge(worker.done);
         }
@@ -206,24 +199,15 @@ impl Run {
 }
 
 /// Commands that one client has done, or all of them.
+#[derive(Default)]
 struct Done {
     latencies: Latencies,
-    timeline: Timeline,
     requests: BTreeMap<u64, Kind>,
 }
 
 impl Done {
-    fn new(slot: Duration) -> Done {
-        Done {
-            latencies: Latencies::default(),
-            timeline: Timeline::new(slot),
-            requests: BTreeMap::new(),
-        }
-    }
-
     fn merge(&mut self, other: Done) {
         self.latencies.merge(other.latencies);
-        self.timeline.merge(&other.timeline);
         self.requests.extend(other.requests);
     }
 }
@@ -256,12 +240,10 @@ impl Worker for Commands {
             shared.done[*earlier].wait().await;
         }
         let client = self.client.as_mut();
-        let (latency, ended) = perform::perform(client, index, step, shared).await?;
+        let latency = perform::perform(client, index, step, shared).await?;
         if counts {
             let kind = Kind::from(&step.command);
             self.done.latencies.record(kind, latency);
-            let since = ended.saturating_duration_since(pace.begin());
-            self.done.timeline.record(kind, since, latency);
             let id = self.client.last_request();
             self.done.requests.extend(id.map(|id| (id, kind)));
         }
@@ -285,7 +267,6 @@ impl Shared {
                 .collect(),
             schedule,
             verify_bytes: options.verify_bytes,
-            slot: options.slot,
             skip: options.skip,
             skipped: watch::Sender::new(0),
         }

@@ -1,7 +1,7 @@
 //! One command: content before it, the call, and a look at the answer.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -15,16 +15,16 @@ use lumpscope_engine::crc32c;
 /// Longest that one call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Performs one command, checks the answer, and returns how long the call took and when it ended.
+/// Performs one command, checks the answer, and returns how long the call took.
 pub(super) async fn perform(
     client: &mut dyn StoreClient,
     index: usize,
     step: &Step,
     shared: &Shared,
-) -> Result<(Duration, Instant), RunError> {
+) -> Result<Duration, RunError> {
     let command = || format!("command {} ({})", index + 1, step.command);
     match tokio::time::timeout(PATIENCE, call(client, step, shared)).await {
-        Ok(Ok(done)) => Ok(done),
+        Ok(Ok(latency)) => Ok(latency),
         Ok(Err(failure)) => Err(failure.of(command())),
         Err(_) => Err(RunError::TimedOut {
             command: command(),
@@ -47,26 +47,25 @@ async fn call(
     client: &mut dyn StoreClient,
     step: &Step,
     shared: &Shared,
-) -> Result<(Duration, Instant), Failure> {
+) -> Result<Duration, Failure> {
     match step.command {
         Command::Put { id, size } => put(client, (id, size, Region::Data), step, shared).await,
         Command::Embed { id, size } => put(client, (id, size, Region::Journal), step, shared).await,
         Command::Get { id, size } => {
             let Answer { value, latency } = client.get(id.into()).await?;
-            let ended = Instant::now();
             let expected = shared.checksums[position(id)].load(Ordering::Acquire);
             check_content(&value, size, expected)?;
             if shared.verify_bytes {
                 check_bytes(&value, &content(id, step.version, size))?;
             }
-            Ok((latency, ended))
+            Ok(latency)
         }
         Command::Delete { id, .. } => {
             let Answer { value, latency } = client.delete(id.into()).await?;
             if value == Some(false) {
                 return Err(Mismatch::Existed(false).into());
             }
-            Ok((latency, Instant::now()))
+            Ok(latency)
         }
         Command::DeleteRange { start, end, count } => {
             let Answer { value, latency } = client.delete_range(start.into(), end.into()).await?;
@@ -77,7 +76,7 @@ async fn call(
                 }
                 .into());
             }
-            Ok((latency, Instant::now()))
+            Ok(latency)
         }
     }
 }
@@ -87,7 +86,7 @@ async fn put(
     (id, size, region): (u64, u64, Region),
     step: &Step,
     shared: &Shared,
-) -> Result<(Duration, Instant), Failure> {
+) -> Result<Duration, Failure> {
     let body = content(id, step.version, size);
     let checksum = u64::from(crc32c::of(&body));
     shared.checksums[position(id)].store(checksum, Ordering::Release);
@@ -96,7 +95,7 @@ async fn put(
     if value.is_some_and(|created| created != new) {
         return Err(Mismatch::Existed(new).into());
     }
-    Ok((latency, Instant::now()))
+    Ok(latency)
 }
 
 fn check_content(chunks: &[Bytes], size: u64, expected: u64) -> Result<(), Mismatch> {

@@ -1,7 +1,6 @@
 //! Command line of `lumpscope bench run`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::commands::Printed;
 use crate::disks::StoreKind;
@@ -62,9 +61,6 @@ pub struct RunArgs {
     /// and that nothing else lives
     #[arg(long)]
     pub(super) verify: bool,
-    /// Length of a slot of the time series, e.g. 1s or 100ms
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slot)]
-    pub(super) series: Duration,
     /// Program that runs the original engine [default: lumpscope-cannyls-peer beside this program]
     #[arg(long, value_name = "PROGRAM")]
     pub(super) cannyls_peer: Option<PathBuf>,
@@ -85,33 +81,12 @@ fn store_kind(text: &str) -> Result<StoreKind, String> {
         .ok_or_else(|| "a store is raw, ext4 or xfs".to_owned())
 }
 
-/// `1s`, `250ms`: a millisecond to an hour.
-fn slot(text: &str) -> Result<Duration, String> {
-    let wrong = || "a length of time is a number and s or ms, 1ms to 3600s".to_owned();
-    let (digits, to_ms) = match text.strip_suffix("ms") {
-        Some(digits) => (digits, 1),
-        None => (text.strip_suffix('s').ok_or_else(wrong)?, 1000),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let ms = number.checked_mul(to_ms).ok_or_else(wrong)?;
-    if (1..=3_600_000).contains(&ms) {
-        Ok(Duration::from_millis(ms))
-    } else {
-        Err(wrong())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_read() {
-        assert_eq!(slot("1s"), Ok(Duration::from_secs(1)));
-        assert_eq!(slot("250ms"), Ok(Duration::from_millis(250)));
-        for wrong in ["", "s", "1", "0s", "1.5s", "3601s", "99999999999999999999s"] {
-            assert!(slot(wrong).is_err(), "{wrong}");
-        }
+    fn stores_are_found_by_name() {
         assert_eq!(store_kind("xfs"), Ok(StoreKind::Xfs));
         assert!(store_kind("zfs").is_err());
     }

@@ -11,7 +11,7 @@ use super::RunStats;
 use crate::failure::peer_failed;
 use crate::load::runner::{RunOptions, RunOutcome, Verified};
 use crate::process::Interrupt;
-use crate::stats::{Kind, Latencies, Timeline};
+use crate::stats::{Kind, Latencies};
 use crate::studies::engine::{PEER_PROGRAM, Peer};
 use crate::workload::{CommandStream, WorkloadArgs};
 
@@ -49,8 +49,6 @@ pub struct CannylsRun {
     pub durability: String,
     /// First command that counts to end of the last, with what is not timed between them.
     pub wall_ns: u64,
-    /// For each command that counts, in order, when it ended, after the begin of the first.
-    pub ended_ns: Vec<u64>,
     /// For each command that counts, in order, how long the call took.
     pub latency_ns: Vec<u64>,
     /// Lumps and bytes that were compared after reopening; `None`: it was not asked for.
@@ -79,25 +77,21 @@ pub(crate) fn on_cannyls(
     let count = stream.commands.len().saturating_sub(options.skip);
     let found = run.latency_ns.len();
     let complete = found == count || (options.time.is_some() && found < count);
-    if !complete || run.ended_ns.len() != found {
+    if !complete {
         return Err(wrong(format!(
             "it ran {found} commands where the workload has {count}"
         )));
     }
     let mut latencies = Latencies::default();
-    let mut timeline = Timeline::new(options.slot);
-    let times = run.latency_ns.iter().zip(&run.ended_ns);
-    for (command, (latency, ended)) in stream.commands.iter().skip(options.skip).zip(times) {
-        let latency = Duration::from_nanos(*latency);
-        latencies.record(Kind::from(command), latency);
-        timeline.record(Kind::from(command), Duration::from_nanos(*ended), latency);
+    let counted = stream.commands.iter().skip(options.skip);
+    for (command, latency) in counted.zip(&run.latency_ns) {
+        latencies.record(Kind::from(command), Duration::from_nanos(*latency));
     }
     Ok(RunStats {
         engine: run.engine,
         durability: run.durability,
         outcome: RunOutcome {
             latencies,
-            timeline,
             requests: BTreeMap::new(),
             wall: Duration::from_nanos(run.wall_ns),
             bytes_put: stream.bytes_put(),

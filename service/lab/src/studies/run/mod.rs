@@ -129,7 +129,6 @@ fn options(args: &RunArgs) -> RunOptions {
     RunOptions {
         clients: args.depth,
         verify_bytes: args.verify,
-        slot: args.series,
         ..RunOptions::default()
     }
 }

@@ -4,19 +4,11 @@ use serde::Serialize;
 
 use super::RunStats;
 use super::place::PlaceView;
-use crate::experiment::report::{
-    Axis, Cdf, Cell, Curve, Line, Lines, Report, Section, Table, Unit, Verbatim,
-};
+use crate::experiment::report::{Axis, Cdf, Cell, Curve, Report, Table, Unit, Verbatim};
 use crate::human;
 use crate::load::Percentiles;
 use crate::load::runner::Verified;
-use crate::stats::Slot;
 use crate::workload::{CommandStream, WorkloadArgs};
-
-/// Most rows of the table of the time series; the JSON has all of it.
-const ROWS: usize = 20;
-/// Most points of its picture.
-const POINTS: usize = 500;
 
 /// The data behind the figures.
 #[derive(Debug, Serialize)]
@@ -30,7 +22,6 @@ pub(super) struct RunRecord {
     bytes_got: u64,
     overall: Percentiles,
     kinds: Vec<KindView>,
-    series: SeriesView,
     /// Lumps and bytes compared at the end; absent: it was not asked for.
     verified: Option<Verified>,
 }
@@ -52,13 +43,6 @@ struct WorkloadView {
 struct KindView {
     kind: String,
     latency: Percentiles,
-}
-
-/// Throughput over time.
-#[derive(Debug, Serialize)]
-struct SeriesView {
-    slot_seconds: f64,
-    slots: Vec<Slot>,
 }
 
 /// The report of a run, with the data behind it.
@@ -99,10 +83,6 @@ pub(super) fn report(
         wall_seconds: outcome.wall.as_secs_f64(),
         bytes_put: outcome.bytes_put,
         bytes_got: outcome.bytes_got,
-        series: SeriesView {
-            slot_seconds: outcome.timeline.slot().as_secs_f64(),
-            slots: outcome.timeline.slots().to_vec(),
-        },
         verified,
     };
     (data.report(published), data)
@@ -155,7 +135,6 @@ impl RunRecord {
             caption: "As the published tables print them:".to_owned(),
             text: published,
         });
-        self.over_time(report.section("Over time"));
         report
     }
 
@@ -185,55 +164,5 @@ impl RunRecord {
             table.row(name, cells);
         }
         table
-    }
-
-    /// The slots, so many or fewer: begin and length of each in seconds, and its sum.
-    fn slots(&self, most: usize) -> impl Iterator<Item = (f64, f64, Slot)> {
-        let slots = &self.series.slots;
-        let together = slots.len().div_ceil(most).max(1);
-        let (slot, wall) = (self.series.slot_seconds, self.wall_seconds);
-        let length = move |slots: usize| slot * human::as_float(slots as u64);
-        slots.chunks(together).enumerate().map(move |(line, part)| {
-            let begin = length(line * together);
-            let seconds = length(part.len()).min(wall - begin).max(1e-6);
-            let mut sum = Slot::default();
-            part.iter().for_each(|slot| sum.add(slot));
-            (begin, seconds, sum)
-        })
-    }
-
-    fn over_time(&self, section: &mut Section) {
-        let line = |name: &str, bytes: fn(&Slot) -> u64| Line {
-            name: name.to_owned(),
-            points: self
-                .slots(POINTS)
-                .map(|(begin, seconds, sum)| (begin * 1e9, human::as_float(bytes(&sum)) / seconds))
-                .collect(),
-        };
-        section.add(Lines {
-            caption: "Bytes of lumps put and got.".to_owned(),
-            x: Axis::linear("since the first command", Unit::Nanoseconds),
-            y: Axis::linear("throughput", Unit::BytesPerSecond),
-            lines: vec![
-                line("put", |slot| slot.bytes_put),
-                line("got", |slot| slot.bytes_got),
-            ],
-        });
-        let columns = ["puts/s", "gets/s", "deletes/s", "put", "got", "longest"];
-        let mut table = Table::new("Throughput over time.", &columns);
-        table.corner = "from".to_owned();
-        for (begin, seconds, sum) in self.slots(ROWS) {
-            let rate = |count, unit| Cell::value(Some(human::as_float(count) / seconds), unit);
-            let cells = vec![
-                rate(sum.puts, Unit::Count),
-                rate(sum.gets, Unit::Count),
-                rate(sum.deletes, Unit::Count),
-                rate(sum.bytes_put, Unit::BytesPerSecond),
-                rate(sum.bytes_got, Unit::BytesPerSecond),
-                Cell::value(Some(human::as_float(sum.longest_ns)), Unit::Nanoseconds),
-            ];
-            table.row(format!("{begin:.1} s"), cells);
-        }
-        section.add(table);
     }
 }

@@ -6,10 +6,6 @@ use std::time::Duration;
 
 use crate::workload::Command;
 
-mod timeline;
-
-pub(crate) use timeline::{Slot, Timeline};
-
 /// Group of counts: kind of command and size of its lump in bytes. The order is the order of the
 /// published tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
