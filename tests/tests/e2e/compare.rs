@@ -136,7 +136,6 @@ fn three_stores_side_by_side() {
     for (index, kind) in ["raw", "ext4", "xfs"].into_iter().enumerate() {
         let store = &result["stores"][index];
         assert_eq!(store["kind"], kind);
-        assert_eq!(store["failed"], "");
         assert_eq!(store["client"]["overall"]["count"], 90);
         assert_eq!(store["client"]["bytes"], 90 << 20);
         let operations = store["disk"]["operations"].as_array().unwrap();

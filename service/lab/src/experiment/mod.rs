@@ -22,8 +22,6 @@ use crate::process::Interrupt;
 use lumpscope_units::{escape::escaped_json, tell};
 use report::Report;
 
-/// Exit code: done, except for the problems listed.
-pub(crate) const PROBLEMS: u8 = 4;
 /// Exit code after a signal, as shells give it.
 pub(crate) const INTERRUPTED: u8 = 130;
 

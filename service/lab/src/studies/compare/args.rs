@@ -52,9 +52,6 @@ pub struct CompareArgs {
         reason = "its fields are the flags, and say what they are"
     )]
     pub study: StudyArgs,
-    /// Go on with the other stores when one fails
-    #[arg(long)]
-    pub keep_going: bool,
     /// Own disk for the raw store instead of an image. It is refused if anything is on it, and given
     /// back empty
     #[arg(long, value_name = "DEVICE", requires_all = ["ext4", "xfs"])]

@@ -37,9 +37,9 @@ use crate::failure::Interrupted;
 pub use args::CompareArgs;
 
 use crate::disks::{StoreKind, fill};
-use crate::experiment::{self, PROBLEMS};
+use crate::experiment;
 use crate::human;
-use crate::load::runner::{self, RunError, RunOptions, RunOutcome, Target};
+use crate::load::runner::{self, RunOptions, RunOutcome, Target};
 use crate::process::{self, Interrupt, SERVICE, Server, serve};
 use crate::stats::Kind;
 use crate::studies::host::runtime;
@@ -64,25 +64,16 @@ struct Context<'a> {
 /// outside any asynchronous runtime. `lumpscope_exe` is the binary that understands `format` and
 /// `serve` (`std::env::current_exe()` in the real command).
 ///
-/// The exit code is 4 when `--keep-going` went past a store that failed, and 130 when a signal
-/// stopped it.
+/// The exit code is 130 when a signal stopped it.
 ///
 /// # Errors
 /// Everything that keeps the three stores from being compared. The message says what to do.
 pub fn run(args: &CompareArgs, lumpscope_exe: PathBuf) -> anyhow::Result<ExitCode> {
-    let mut failed = false;
-    let code = experiment::run(&args.study.output, |interrupt| {
+    experiment::run(&args.study.output, |interrupt| {
         let comparison = compare(args, &lumpscope_exe, interrupt)?;
-        failed = comparison
-            .stores
-            .iter()
-            .any(|store| !store.failed.is_empty());
-        Ok((
-            shown::report(&comparison, args.study.output.has_charts()),
-            comparison,
-        ))
-    })?;
-    Ok(if failed { PROBLEMS.into() } else { code })
+        let report = shown::report(&comparison, args.study.output.has_charts());
+        Ok((report, comparison))
+    })
 }
 
 fn compare(args: &CompareArgs, exe: &Path, interrupt: &Interrupt) -> anyhow::Result<Comparison> {
@@ -181,66 +172,46 @@ impl Pass<'_> {
 
 /// Runs the workload against one store and asks what its disk did.
 async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Result<StoreView> {
+    let (store, args) = (place.kind.name(), context.pass.args);
+    let watch = TraceWatch::start(&context.service.url, store).await;
+    let second = SecondOpinion::start(context, store).await?;
+    let outcome = drive(context, store).await?;
     let mut view = StoreView {
         kind: place.kind,
         block_size: context.pass.block_size,
         path: place.path.clone(),
-        failed: String::new(),
-        client: None,
+        client: ClientView::new(&outcome, args.depth),
         modelled: Vec::new(),
         model_note: String::new(),
         disk: None,
         tracer: None,
-        for_report: ForReport::default(),
-    };
-    let (store, args) = (place.kind.name(), context.pass.args);
-    let watch = match TraceWatch::start(&context.service.url, store).await {
-        Ok(watch) => Some(watch),
-        Err(why) => {
-            view.model_note = why;
-            None
-        }
-    };
-    let second = SecondOpinion::start(context, store).await?;
-    let mut kinds = BTreeMap::new();
-    match drive(context, store).await {
-        Ok(outcome) => {
-            view.client = Some(ClientView::new(&outcome, args.depth));
-            view.for_report.curves = report::curves(&outcome);
-            kinds = outcome.requests;
-        }
-        Err(error) => match error.downcast_ref::<RunError>() {
-            Some(failed) if args.keep_going => view.failed = failed.to_string(),
-            _ => return Err(error),
+        for_report: ForReport {
+            curves: report::curves(&outcome),
+            ..ForReport::default()
         },
-    }
+    };
     settle(context.places, place);
     if let Some(second) = second {
         view.tracer = Some(second.finish(context, store).await?);
     }
-    if let Some(watch) = watch {
-        let seen = watch.finish().await;
-        if !seen.missing.is_empty() {
-            view.model_note = format!("of its block requests some are missing: {}", seen.missing);
-        }
-        model(args, &seen, &kinds, &mut view)?;
-        view.for_report.seen = Some(seen);
-    }
-    match fetch_report(&context.service.url, store).await {
-        Ok(disk) => {
-            let device = disk.as_ref().map_or("", |disk| disk.device.as_str());
-            if args.study.output.has_charts() && !device.is_empty() {
-                view.for_report.disk = experiment::report::disk(&Path::new("/dev").join(device));
+    match watch {
+        Ok(watch) => {
+            let seen = watch.finish().await;
+            if !seen.missing.is_empty() {
+                view.model_note =
+                    format!("of its block requests some are missing: {}", seen.missing);
             }
-            view.disk = disk;
+            model(args, &seen, &outcome.requests, &mut view)?;
+            view.for_report.seen = Some(seen);
         }
-        Err(status) if args.keep_going => {
-            view.failed
-                .push_str(&format!(" no report: {}", status.message()));
-        }
-        Err(status) => {
-            return Err(no_report(store, &status));
-        }
+        Err(why) => view.model_note = why,
+    }
+    view.disk = fetch_report(&context.service.url, store)
+        .await
+        .map_err(|status| no_report(store, &status))?;
+    let device = view.disk.as_ref().map_or("", |disk| disk.device.as_str());
+    if args.study.output.has_charts() && !device.is_empty() {
+        view.for_report.disk = experiment::report::disk(&Path::new("/dev").join(device));
     }
     Ok(view)
 }

@@ -79,14 +79,12 @@ pub struct StoreView {
     pub block_size: u16,
     /// Device or file.
     pub path: PathBuf,
-    /// Why it has no results; empty when it has.
-    pub failed: String,
     /// Time on each of the modelled drives, in their order.
     pub modelled: Vec<ModelledView>,
     /// Why there is none, or what it lacks; empty: nothing.
     pub model_note: String,
     /// The client's view.
-    pub client: Option<ClientView>,
+    pub client: ClientView,
     /// Work of service and disk.
     pub disk: Option<DiskView>,
     /// Counts of an independent tracer; absent: none was asked for.
@@ -244,11 +242,9 @@ impl Comparison {
         let raws: Vec<StoreView> = self.of_kind(StoreKind::Raw).cloned().collect();
         for store in &mut self.stores {
             let raw = raws.iter().find(|raw| raw.block_size == store.block_size);
-            if let Some(client) = &mut store.client {
-                let raw = raw.and_then(|raw| raw.client.as_ref());
-                client.ratio_to_raw =
-                    raw.and_then(|raw| human::ratio(client.elapsed_ns, raw.elapsed_ns));
-            }
+            let client = &mut store.client;
+            client.ratio_to_raw =
+                raw.and_then(|raw| human::ratio(client.elapsed_ns, raw.client.elapsed_ns));
             for (place, view) in store.modelled.iter_mut().enumerate() {
                 let raw = raw.and_then(|raw| raw.modelled.get(place));
                 view.ratio_to_raw =

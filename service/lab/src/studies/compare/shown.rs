@@ -45,13 +45,9 @@ pub(super) fn report(comparison: &Comparison, charts: bool) -> Report {
     if charts {
         let section = report.section("In the form of the published tables");
         for store in &comparison.stores {
-            let lines = store
-                .client
-                .as_ref()
-                .map(|client| client.published.join("\n"));
             section.add(Verbatim {
                 caption: store.name(),
-                text: lines.unwrap_or_default(),
+                text: store.client.published.join("\n"),
             });
         }
     }
@@ -92,10 +88,6 @@ fn facts(report: &mut Report, comparison: &Comparison) {
         let name = store.name();
         if !store.for_report.disk.is_empty() {
             report.fact(format!("Disk of {name}"), &store.for_report.disk);
-        }
-        if !store.failed.is_empty() {
-            let failed = format!("{name}: FAILED: {}", store.failed);
-            report.findings.differs.push(failed);
         }
         let Some(disk) = &store.disk else { continue };
         if !disk.observed {

@@ -167,9 +167,7 @@ impl<'a> Rows<'a> {
     }
 
     fn client(&mut self, name: &str, cell: impl Fn(&ClientView) -> Cell) {
-        self.row(name, |store| {
-            store.client.as_ref().map_or(Cell::Nothing, &cell)
-        });
+        self.row(name, |store| cell(&store.client));
     }
 
     /// For what only the service knows, probes or not.
@@ -225,8 +223,8 @@ fn client(rows: &mut Rows<'_>) {
     rows.client("MiB/s", |client| {
         Cell::text(format!("{:.1}", client.mib_per_second))
     });
-    let clients = rows.stores.iter().filter_map(|store| store.client.as_ref());
-    let kinds = unique(clients.flat_map(|client| client.kinds.iter().map(|one| one.kind.clone())));
+    let kinds = rows.stores.iter().flat_map(|store| &store.client.kinds);
+    let kinds = unique(kinds.map(|one| one.kind.clone()));
     for kind in kinds {
         for (name, percentile) in PERCENTILES {
             rows.client(&format!("{kind}, {name}"), |client| {
