@@ -26,11 +26,9 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use lumpscope_client::Options;
+use lumpscope_client::{Client, Options};
 use lumpscope_proto::v1::ReportRequest;
-use lumpscope_proto::v1::observe_client::ObserveClient;
 use tokio::runtime::Runtime;
-use tonic::Status;
 
 use crate::failure::Interrupted;
 
@@ -206,9 +204,7 @@ async fn run_store(context: &Context<'_>, place: &PlannedStore) -> anyhow::Resul
         }
         Err(why) => view.model_note = why,
     }
-    view.disk = fetch_report(&context.service.url, store)
-        .await
-        .map_err(|status| no_report(store, &status))?;
+    view.disk = fetch_report(&context.service.url, store).await?;
     let device = view.disk.as_ref().map_or("", |disk| disk.device.as_str());
     if args.study.output.has_charts() && !device.is_empty() {
         view.for_report.disk = experiment::report::disk(&Path::new("/dev").join(device));
@@ -292,31 +288,24 @@ async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<Run
     }
 }
 
-fn no_report(store: &str, status: &Status) -> anyhow::Error {
-    anyhow!(
-        "{store}: cannot fetch the report: {} ({:?})",
-        status.message(),
-        status.code()
-    )
-}
-
 /// `None`: the service knows the store but has nothing to report.
 pub(in crate::studies) async fn fetch_report(
     server: &str,
     store: &str,
-) -> Result<Option<DiskView>, Status> {
-    let client = ObserveClient::connect(server.to_owned()).await;
-    let mut client = client
-        .map_err(|error| Status::unavailable(error.to_string()))?
-        .max_decoding_message_size(64 << 20);
+) -> anyhow::Result<Option<DiskView>> {
     let request = ReportRequest {
         store: store.to_owned(),
         without_heat: false,
     };
-    let mut request = tonic::Request::new(request);
-    request.set_timeout(Duration::from_secs(60));
-    let reply = client.report(request).await?;
-    let mut reports = reply.into_inner().stores.into_iter();
+    let reply = async {
+        Client::connect(Options::new(server))
+            .await?
+            .report(request)
+            .await
+    };
+    let reply = reply.await;
+    let reply = reply.map_err(|error| anyhow!("{store}: cannot fetch the report: {error}"))?;
+    let mut reports = reply.stores.into_iter();
     Ok(reports
         .find(|report| report.store == store)
         .map(DiskView::from))

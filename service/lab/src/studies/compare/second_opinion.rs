@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 
 use super::report::{DiskView, TracerView};
-use super::{Context, fetch_report, no_report};
+use super::{Context, fetch_report};
 use crate::failure::cannot_do;
 use crate::tracer::Tracer;
 
@@ -83,10 +83,8 @@ async fn quiet(context: &Context<'_>, store: &'static str) -> anyhow::Result<Dis
 }
 
 async fn report(context: &Context<'_>, store: &'static str) -> anyhow::Result<DiskView> {
-    let disk = fetch_report(&context.service.url, store)
-        .await
-        .map_err(|status| no_report(store, &status))?
-        .unwrap_or_default();
+    let disk = fetch_report(&context.service.url, store).await?;
+    let disk = disk.unwrap_or_default();
     if disk.observed {
         return Ok(disk);
     }

@@ -4,12 +4,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lumpscope_client::{Client, Error, Live, Options};
 use lumpscope_platter::trace::{Op, Trace, Traced};
-use lumpscope_proto::v1::observe_client::ObserveClient;
 use lumpscope_proto::v1::{BlockLine, TraceRequest, TraceResponse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::Streaming;
 
 use crate::experiment::report::Dots;
 use crate::human;
@@ -74,21 +73,18 @@ struct Lines {
 impl TraceWatch {
     /// Begins. What completes after this returns is seen.
     pub(super) async fn start(server: &str, store: &str) -> Result<TraceWatch, String> {
-        let client = ObserveClient::connect(server.to_owned()).await;
-        let mut client = client
-            .map_err(|error| error.to_string())?
-            .max_decoding_message_size(64 << 20);
         let request = TraceRequest {
             store: store.to_owned(),
             ..TraceRequest::default()
         };
-        let stream = client.trace(request).await;
-        let mut stream = stream
-            .map_err(|status| status.message().to_owned())?
-            .into_inner();
-        // It comes at once, and says that nothing is missed from here on.
-        let first = stream.message().await;
-        first.map_err(|status| status.message().to_owned())?;
+        let begun = async {
+            let client = Client::connect(Options::new(server)).await?;
+            let mut stream = client.trace(request).await?;
+            // It comes at once, and says that nothing is missed from here on.
+            stream.next().await?;
+            Ok(stream)
+        };
+        let stream = begun.await.map_err(|error: Error| error.to_string())?;
         let lines = Arc::new(Mutex::new(Lines::default()));
         let (replied, replies) = watch::channel(0);
         let reader = tokio::spawn(read(stream, Arc::clone(&lines), replied));
@@ -120,18 +116,18 @@ impl Drop for TraceWatch {
 }
 
 async fn read(
-    mut stream: Streaming<TraceResponse>,
+    mut stream: Live<TraceResponse>,
     lines: Arc<Mutex<Lines>>,
     replied: watch::Sender<u64>,
 ) {
     loop {
-        let reply = stream.message().await;
+        let reply = stream.next().await;
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
         match reply {
             Ok(Some(reply)) => lines.add(reply),
             Ok(None) => return,
-            Err(status) => {
-                status.message().clone_into(&mut lines.missing);
+            Err(error) => {
+                lines.missing = error.to_string();
                 return;
             }
         }

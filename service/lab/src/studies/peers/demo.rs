@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use lumpscope_units::columns::{trimmed, words};
 use lumpscope_units::escape::escaped;
 use lumpscope_units::tell;
@@ -147,8 +147,7 @@ impl Bench<'_> {
             let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
             done.and(read)
         })?;
-        let disk = runtime.block_on(fetch_report(host.url(), STORE));
-        let disk = disk.map_err(|status| anyhow!("no report: {}", status.message()))?;
+        let disk = runtime.block_on(fetch_report(host.url(), STORE))?;
         Ok(Disturbed::of(disk.unwrap_or_default()))
     }
 }
