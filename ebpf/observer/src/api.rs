@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use lumpscope_proto::v1::{EventPolicy, TraceRequest};
 use serde::{Deserialize, Serialize};
 
 /// The stages of a request, in the order in which they happen.
@@ -189,43 +190,12 @@ pub struct TraceContext {
     pub parent_span_id: u64,
 }
 
-/// Selects the completed block requests that become events. Histograms and counters do
-/// not depend on it: they count every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventPolicy {
-    /// One of so many; 1: each; 0: none by chance.
-    pub one_in: u32,
-    /// Besides: every one whose time from queued to completed is at least this long, in
-    /// nanoseconds; 0: no such rule.
-    pub slower_than_ns: u64,
-}
-
-impl Default for EventPolicy {
-    /// Every block request.
-    fn default() -> EventPolicy {
-        EventPolicy {
-            one_in: 1,
-            slower_than_ns: 0,
-        }
-    }
-}
-
-/// Selects the block requests of a live watch. Everything that is absent or 0 asks for all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BlockFilter {
-    /// Of the disk below this store.
-    pub store: Option<String>,
-    /// Of this owner class: see [`crate::OwnerTotal::owner`].
-    pub owner: Option<String>,
-    /// Of this operation: `read`, `write`, `flush`, `discard`, `other`.
-    pub operation: Option<String>,
-    /// Made for this request.
-    pub request: Option<u64>,
-    /// From queued to completed at least so long, in nanoseconds.
-    pub min_latency_ns: u64,
-    /// |Seek distance| at least so far, in bytes; block requests without a distance are left out.
-    pub min_distance_bytes: u64,
-}
+/// Every completed block request becomes an event. Histograms and counters do not depend on the
+/// policy: they count every request.
+pub const EVERY_EVENT: EventPolicy = EventPolicy {
+    one_in: 1,
+    slower_than_ns: 0,
+};
 
 /// I/Os that io_urings handed to workers of the kernel, because they would have had to wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -39,9 +39,9 @@ mod tap;
 mod tracefs;
 
 pub use api::{
-    BlockFilter, EventPolicy, Finding, Flavour, FlightOptions, GuardPolicy, Level, ObjectSource,
-    ObserverOptions, Op, PuntedIos, Purpose, STAGES, StoreObservation, TraceContext, Tuning,
-    WatchedStore,
+    EVERY_EVENT, EventPolicy, Finding, Flavour, FlightOptions, GuardPolicy, Level, ObjectSource,
+    ObserverOptions, Op, PuntedIos, Purpose, STAGES, StoreObservation, TraceContext, TraceRequest,
+    Tuning, WatchedStore,
 };
 pub use clock::WallClock;
 pub use correlate::{Correlator, Declared, EndedRequest, Input, Limits, OWNERS};

@@ -14,7 +14,7 @@ use lumpscope_ebpf_common::{
 };
 use thiserror::Error;
 
-use crate::api::{EventPolicy, Flavour, ObjectSource, Tuning};
+use crate::api::{EVERY_EVENT, EventPolicy, Flavour, ObjectSource, Tuning};
 use crate::device::Layer;
 use crate::heat::{self, Cells};
 use crate::kernel::{self, Hook, LoadPlan, PlanError, Release};
@@ -219,7 +219,7 @@ impl Probes {
             submissions: Some(table),
             ebpf,
         };
-        probes.set_events(EventPolicy::default());
+        probes.set_events(EVERY_EVENT);
         for hook in &plan.hooks {
             probes.attach_hook(hook)?;
         }

@@ -12,7 +12,7 @@ use lumpscope_ebpf_common::split_dev;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::api::BlockFilter;
+use crate::api::TraceRequest;
 use crate::clock::WallClock;
 use crate::correlate::{Correlator, Input, KINDS};
 use crate::live::Watch;
@@ -95,12 +95,18 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// Nothing was recorded yet.
+    /// Nothing was recorded yet; all block requests are handed out.
     #[must_use]
     pub fn new() -> Replay {
+        Replay::filtered(TraceRequest::default())
+    }
+
+    /// Nothing was recorded yet; the block requests of this filter are handed out.
+    #[must_use]
+    pub fn filtered(filter: TraceRequest) -> Replay {
         let mut correlator = Correlator::new(0);
         // As many as the correlator can have waiting: none is dropped between two looks.
-        let blocks = correlator.watch_blocks(BlockFilter::default(), usize::MAX);
+        let blocks = correlator.watch_blocks(filter, usize::MAX);
         Replay {
             correlator,
             blocks,
@@ -112,7 +118,7 @@ impl Replay {
         }
     }
 
-    /// Takes a whole recording; every completed block request is handed to `on_block`, in the
+    /// Takes a whole recording; every completed block request of the filter is handed to `on_block`, in the
     /// order of the recording. Empty lines are skipped.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lumpscope_units::human::counted;
 
-use crate::api::BlockFilter;
+use crate::api::TraceRequest;
 use crate::clock::WallClock;
 use crate::event::Event;
 use crate::extents::Placement;
@@ -347,7 +347,7 @@ impl Correlator {
 
     /// Watches block requests as it is found out whose they are, in the order of the events. At
     /// most `capacity` wait to be taken.
-    pub fn watch_blocks(&mut self, filter: BlockFilter, capacity: usize) -> Watch<BlockLine> {
+    pub fn watch_blocks(&mut self, filter: TraceRequest, capacity: usize) -> Watch<BlockLine> {
         self.taps.watch_blocks(filter, capacity)
     }
 

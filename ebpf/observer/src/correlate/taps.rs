@@ -1,6 +1,6 @@
 //! Live watches of what the correlator finds out. Nothing is made or copied when nobody watches.
 
-use crate::api::BlockFilter;
+use crate::api::TraceRequest;
 use crate::clock::WallClock;
 use crate::event::{BlockOp, Event};
 use crate::live::{self, Feed, Watch};
@@ -13,7 +13,7 @@ use super::settle::Unsettled;
 /// All live watches.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
-    blocks: Vec<(BlockFilter, Feed<BlockLine>)>,
+    blocks: Vec<(TraceRequest, Feed<BlockLine>)>,
     traced: Vec<Feed<TracedRequest>>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct At<'a> {
 impl Taps {
     pub(super) fn watch_blocks(
         &mut self,
-        filter: BlockFilter,
+        filter: TraceRequest,
         capacity: usize,
     ) -> Watch<BlockLine> {
         let (watch, feed) = live::watch(capacity);
@@ -77,17 +77,17 @@ impl Taps {
     }
 }
 
-fn wants(filter: &BlockFilter, one: &Unsettled, at: &At<'_>) -> bool {
+fn wants(filter: &TraceRequest, one: &Unsettled, at: &At<'_>) -> bool {
     let event = &one.event;
-    let asks = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
-    let store = filter.store.as_deref();
+    let asks = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
+    let (store, request) = (filter.store.as_str(), filter.for_request_id);
     let far = event.seek.map(|s| s.unsigned_abs().saturating_mul(512));
     asks(&filter.operation, event.op.name())
         && asks(&filter.owner, OWNERS[one.owner.class()])
-        && filter.request.is_none_or(|id| one.owner.serves(id))
+        && (request == 0 || one.owner.serves(request))
         && (filter.min_latency_ns == 0 || latency_ns(event) >= Some(filter.min_latency_ns))
         && (filter.min_distance_bytes == 0 || far >= Some(filter.min_distance_bytes))
-        && store.is_none_or(|wanted| at.stores.iter().any(|(_, name)| *name == wanted))
+        && (store.is_empty() || at.stores.iter().any(|(_, name)| *name == store))
 }
 
 /// From queued (or first seen) to completed; `None`: unknown.

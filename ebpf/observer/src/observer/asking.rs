@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lumpscope_ebpf_common::control;
 
-use crate::api::{BlockFilter, EventPolicy, PuntedIos};
+use crate::api::{EVERY_EVENT, EventPolicy, PuntedIos, TraceRequest};
 use crate::clock::monotonic_ns;
 use crate::live::Watch;
 use crate::probes::Probes;
@@ -65,7 +65,7 @@ impl Observer {
 
     /// Watches completed block requests as they become known. At most `capacity` wait to be taken.
     #[must_use]
-    pub fn watch_blocks(&self, filter: BlockFilter, capacity: usize) -> Watch<BlockLine> {
+    pub fn watch_blocks(&self, filter: TraceRequest, capacity: usize) -> Watch<BlockLine> {
         let mut core = self.inner.lock_core();
         core.correlator.watch_blocks(filter, capacity)
     }
@@ -110,7 +110,7 @@ impl Observer {
     pub fn events(&self) -> EventPolicy {
         let core = self.inner.lock_core();
         let probes = core.probes.as_ref();
-        probes.map_or_else(EventPolicy::default, Probes::events)
+        probes.map_or(EVERY_EVENT, Probes::events)
     }
 
     /// The observer's programs: attached or not, and what they cost.

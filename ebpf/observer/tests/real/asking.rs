@@ -4,8 +4,8 @@ use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use lumpscope_observer::{
-    BlockFilter, BlockLine, EndedRequest, FlightOptions, Op, Purpose, Replay, SlowRequest,
-    StoreReport, TraceContext, TracedRequest, Tuning,
+    BlockLine, EndedRequest, FlightOptions, Op, Purpose, Replay, SlowRequest, StoreReport,
+    TraceContext, TraceRequest, TracedRequest, Tuning,
 };
 
 use crate::support::{Aligned, LoopDevice, Watched, now, ready, until_complete};
@@ -32,9 +32,9 @@ fn three_requests() -> RequestViews {
     let device = LoopDevice::new(64 * MIB);
     let it = Watched::new(&device.path, Tuning::default());
     let observer = &it.observer;
-    let filter = BlockFilter {
-        operation: Some("write".to_owned()),
-        ..BlockFilter::default()
+    let filter = TraceRequest {
+        operation: "write".to_owned(),
+        ..TraceRequest::default()
     };
     let blocks = observer.watch_blocks(filter, 1000);
     let traced = observer.watch_traced(10);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 
-use lumpscope_observer::{BlockFilter, BlockLine, Flavour, StoreReport};
+use lumpscope_observer::{BlockLine, Flavour, StoreReport, TraceRequest};
 
 use crate::support::{LoopDevice, Watched, forced, mount_tracefs, ready, sh, until_complete};
 
@@ -16,7 +16,7 @@ fn on_a_file_system(flavour: Flavour) -> (StoreReport, Vec<BlockLine>) {
     let read = mounted.zeroed("read", 8 << 20);
     sh("sync", &["-f", mounted.at.to_str().expect("UTF-8")]);
     let it = Watched::new(&store, forced(flavour));
-    let watch = it.observer.watch_blocks(BlockFilter::default(), 100_000);
+    let watch = it.observer.watch_blocks(TraceRequest::default(), 100_000);
     for name in 0..50 {
         let made = mounted.at.join(format!("folder-{name}"));
         std::fs::create_dir(made).expect("made");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lumpscope_observer::{
-    AuditReport, EventPolicy, Flavour, Op, OwnerTotal, Purpose, StoreReport, Tuning,
+    AuditReport, EVERY_EVENT, EventPolicy, Flavour, Op, OwnerTotal, Purpose, StoreReport, Tuning,
 };
 
 use lumpscope_units::human;
@@ -212,7 +212,7 @@ fn the_event_policy_takes_events_and_nothing_else() {
     let report = until_complete(|| {
         let device = LoopDevice::new(64 * MIB);
         let it = Watched::new(&device.path, Tuning::default());
-        assert_eq!(it.observer.events(), EventPolicy::default());
+        assert_eq!(it.observer.events(), EVERY_EVENT);
         it.write(1, 0, 4096);
         let set = |one_in, slower_than_ns| {
             let policy = EventPolicy {

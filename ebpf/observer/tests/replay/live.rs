@@ -1,7 +1,7 @@
 //! Live watches of the correlator.
 
 use lumpscope_observer::{
-    BlockFilter, BlockOp, Class, Correlator, EndedRequest, Event, Input, Op, TraceContext,
+    BlockOp, Class, Correlator, EndedRequest, Event, Input, Op, TraceContext, TraceRequest,
 };
 
 use crate::support::{
@@ -29,8 +29,8 @@ fn two(it: &mut Correlator) {
 #[test]
 fn block_requests_are_told_with_owner_and_predecessor() {
     let mut it = raw_store();
-    let watch = it.watch_blocks(BlockFilter::default(), 10);
-    let one = it.watch_blocks(BlockFilter::default(), 1);
+    let watch = it.watch_blocks(TraceRequest::default(), 10);
+    let one = it.watch_blocks(TraceRequest::default(), 1);
     two(&mut it);
     let lines = watch.take();
     assert_eq!(lines.len(), 2);
@@ -49,19 +49,19 @@ fn block_requests_are_told_with_owner_and_predecessor() {
 
 #[test]
 fn each_filter_lets_through_what_it_names() {
-    type Change = fn(&mut BlockFilter);
+    type Change = fn(&mut TraceRequest);
     let cases: [(Change, &str); 8] = [
-        (|f| f.store = Some("fast".to_owned()), "request fs-journal"),
-        (|f| f.store = Some("slow".to_owned()), ""),
-        (|f| f.owner = Some("fs-journal".to_owned()), "fs-journal"),
-        (|f| f.operation = Some("read".to_owned()), ""),
-        (|f| f.request = Some(1), "request"),
+        (|f| f.store = "fast".to_owned(), "request fs-journal"),
+        (|f| f.store = "slow".to_owned(), ""),
+        (|f| f.owner = "fs-journal".to_owned(), "fs-journal"),
+        (|f| f.operation = "read".to_owned(), ""),
+        (|f| f.for_request_id = 1, "request"),
         (|f| f.min_latency_ns = 55, "fs-journal"),
         (|f| f.min_distance_bytes = 512, "fs-journal"),
         (|f| f.min_distance_bytes = 1 << 30, ""),
     ];
     for (change, expected) in cases {
-        let mut filter = BlockFilter::default();
+        let mut filter = TraceRequest::default();
         change(&mut filter);
         let mut it = raw_store();
         let watch = it.watch_blocks(filter.clone(), 10);
@@ -107,7 +107,7 @@ fn a_process_is_told_with_its_cgroup_live_and_in_what_goes_on_from_here() {
     let id = "0123456789abcdef".repeat(4);
     let path = format!("/docker/{id}");
     let mut it = raw_store();
-    let watch = it.watch_blocks(BlockFilter::default(), 10);
+    let watch = it.watch_blocks(TraceRequest::default(), 10);
     it.apply(Input::Cgroup {
         id: 77,
         path: path.clone(),

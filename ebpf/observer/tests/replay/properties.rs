@@ -112,7 +112,7 @@ proptest! {
     #[test]
     fn nothing_that_comes_panics_or_is_counted_twice(inputs in vec(any_input(), 0..120)) {
         let mut it = Correlator::new(2);
-        let watch = it.watch_blocks(lumpscope_observer::BlockFilter::default(), 1000);
+        let watch = it.watch_blocks(lumpscope_observer::TraceRequest::default(), 1000);
         let mut asked: u64 = 0;
         for input in inputs {
             if let Input::Event(event) = &input && !event.flush_parent {

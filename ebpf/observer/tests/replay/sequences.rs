@@ -2,8 +2,8 @@
 //! on one disk, and a disk below a disk.
 
 use lumpscope_observer::{
-    BlockFilter, BlockOp, Class, Correlator, Declared, EndedRequest, Event, Input, Op, Purpose,
-    StoreReport, Submission,
+    BlockOp, Class, Correlator, Declared, EndedRequest, Event, Input, Op, Purpose, StoreReport,
+    Submission, TraceRequest,
 };
 
 use crate::support::{
@@ -145,7 +145,7 @@ fn of_store(store: usize, input: Input) -> Input {
 #[test]
 fn two_stores_on_one_disk_have_their_own_block_requests_and_are_others_to_each_other() {
     let mut it = two_stores();
-    let watch = it.watch_blocks(BlockFilter::default(), 9);
+    let watch = it.watch_blocks(TraceRequest::default(), 9);
     for store in [0, 1] {
         let io = declared(1, &[1 + store as u64], Op::Write, 0, 4096, 10);
         it.apply(of_store(store, io));

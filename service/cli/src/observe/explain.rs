@@ -87,7 +87,7 @@ async fn asked(connection: &ConnectionArgs, args: &ExplainArgs) -> Result<Vec<v1
 
 /// From a recording; `None`: there is no such request in it, which was said.
 async fn recorded(args: &ExplainArgs, file: &Path) -> Result<Option<Vec<v1::SlowRequest>>> {
-    let replay = replay::read(file, |_| {}).await?;
+    let replay = replay::read(file, v1::TraceRequest::default(), |_| {}).await?;
     replay::known(&replay, args.store.as_deref())?;
     let chosen = args.slowest.is_some() || args.failed || args.store.is_some();
     let known = |id: &u64| !chosen && replay.explain(*id).is_some();

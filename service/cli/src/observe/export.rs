@@ -13,7 +13,7 @@ use lumpscope_units::human;
 use serde_json::json;
 
 use super::replay;
-use super::trace::{FilterArgs, fits};
+use super::trace::FilterArgs;
 use crate::output::{complain, escaped, escaped_json, print_as_is};
 
 /// Most block requests of an export, which are ordered in memory: about 2 GiB.
@@ -42,17 +42,15 @@ struct Collected {
 }
 
 pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode> {
-    let wanted = args.filter.request();
     let count = args.count.and_then(|count| usize::try_from(count).ok());
     let room = count.unwrap_or(usize::MAX).min(MOST);
     let collected = Arc::new(Mutex::new(Collected::default()));
     let to = Arc::clone(&collected);
-    let read = replay::read(&args.file, move |block| {
+    let read = replay::read(&args.file, args.filter.request(), move |block| {
         let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        match fits(&block, &wanted) {
-            true if to.blocks.len() < room => to.blocks.push(block),
-            true => to.left_out += 1,
-            false => {}
+        match to.blocks.len() < room {
+            true => to.blocks.push(block),
+            false => to.left_out += 1,
         }
     });
     let replay = read.await?;

@@ -12,14 +12,15 @@ use super::live::Doubts;
 use crate::error::file as file_error;
 use crate::output::complain;
 
-/// Reads a recording; each block request is handed to `on_block`. One that is cut off is taken as
+/// Reads a recording; each block request of the filter is handed to `on_block`. One that is cut off is taken as
 /// far as it goes, which is said on stderr.
 pub(super) async fn read(
     path: &Path,
+    filter: v1::TraceRequest,
     on_block: impl FnMut(v1::BlockLine) + Send + 'static,
 ) -> Result<Replay> {
     let path = path.to_owned();
-    let reading = tokio::task::spawn_blocking(move || read_all(&path, on_block));
+    let reading = tokio::task::spawn_blocking(move || read_all(&path, filter, on_block));
     match reading.await {
         Ok(replay) => replay,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
@@ -27,8 +28,12 @@ pub(super) async fn read(
 }
 
 /// Reads a recording as far as it goes; that it is cut off is said on stderr.
-pub(crate) fn take(path: &Path, on_line: impl FnMut(v1::BlockLine)) -> Result<Replay> {
-    let mut replay = Replay::new();
+pub(crate) fn take(
+    path: &Path,
+    filter: v1::TraceRequest,
+    on_line: impl FnMut(v1::BlockLine),
+) -> Result<Replay> {
+    let mut replay = Replay::filtered(filter);
     let file = File::open(path).map_err(file_error("read", path))?;
     let path = path.display();
     match replay.read(BufReader::new(file), on_line) {
@@ -41,8 +46,12 @@ pub(crate) fn take(path: &Path, on_line: impl FnMut(v1::BlockLine)) -> Result<Re
     Ok(replay)
 }
 
-fn read_all(path: &Path, on_block: impl FnMut(v1::BlockLine)) -> Result<Replay> {
-    let replay = take(path, on_block)?;
+fn read_all(
+    path: &Path,
+    filter: v1::TraceRequest,
+    on_block: impl FnMut(v1::BlockLine),
+) -> Result<Replay> {
+    let replay = take(path, filter, on_block)?;
     let told: Vec<String> = replay
         .stores()
         .iter()

@@ -100,13 +100,12 @@ pub(crate) async fn run(connection: ConnectionArgs, args: TraceArgs) -> Result<E
 
 /// From a recording.
 async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
-    let wanted = args.filter.request();
     let mut screen = Screen::new(args.form.json, args.count);
     let more = Arc::new(Mutex::new(Ok(true)));
     let shown = Arc::clone(&more);
-    let read = replay::read(file, move |block| {
+    let read = replay::read(file, args.filter.request(), move |block| {
         let mut more = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*more, Ok(true)) && fits(&block, &wanted) {
+        if matches!(*more, Ok(true)) {
             *more = screen.show(&v1::TraceResponse {
                 blocks: vec![block],
                 ..Default::default()
@@ -119,19 +118,6 @@ async fn recorded(args: &TraceArgs, file: &Path) -> Result<ExitCode> {
         Ok(false),
     )?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether a block request is one of those that are wanted: what a service decides by itself.
-pub(super) fn fits(block: &v1::BlockLine, wanted: &v1::TraceRequest) -> bool {
-    let word = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
-    let (queue, device) = (block.queue_ns.unwrap_or(0), block.device_ns.unwrap_or(0));
-    let travelled = block.seek_bytes.map_or(0, i64::unsigned_abs);
-    (wanted.store.is_empty() || block.stores.contains(&wanted.store))
-        && word(&wanted.owner, &block.owner)
-        && word(&wanted.operation, &block.operation)
-        && (wanted.for_request_id == 0 || block.request_ids.contains(&wanted.for_request_id))
-        && queue.saturating_add(device) >= wanted.min_latency_ns
-        && travelled >= wanted.min_distance_bytes
 }
 
 /// Where the lines go.
@@ -275,39 +261,6 @@ fn line(b: &v1::BlockLine, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_recording_is_filtered_as_a_service_filters() {
-        let block = v1::BlockLine {
-            stores: vec!["fast".into()],
-            owner: "request".into(),
-            request_ids: vec![7],
-            seek_bytes: Some(-4096),
-            queue_ns: Some(10),
-            device_ns: Some(90),
-            ..Default::default()
-        };
-        let wanted = v1::TraceRequest {
-            store: "fast".into(),
-            owner: "request".into(),
-            for_request_id: 7,
-            min_latency_ns: 100,
-            min_distance_bytes: 4096,
-            ..Default::default()
-        };
-        assert!(fits(&block, &wanted));
-        let other = |change: fn(&mut v1::TraceRequest)| {
-            let mut other = wanted.clone();
-            change(&mut other);
-            fits(&block, &other)
-        };
-        assert!(!other(|w| w.store = "cold".into()));
-        assert!(!other(|w| w.owner = "other".into()));
-        assert!(!other(|w| w.operation = "read".into()));
-        assert!(!other(|w| w.for_request_id = 8));
-        assert!(!other(|w| w.min_latency_ns = 101));
-        assert!(!other(|w| w.min_distance_bytes = 4097));
-    }
 
     #[test]
     fn a_block_request_is_two_lines_under_their_head() {

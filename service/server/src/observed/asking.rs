@@ -102,7 +102,7 @@ impl Asking {
             };
             v1::DescribeObserverResponse {
                 programs: observer.programs(),
-                events: Some(convert::events(observer.events())),
+                events: Some(observer.events()),
                 stores: stores.into_iter().filter_map(store).collect(),
                 request_id: 0,
             }

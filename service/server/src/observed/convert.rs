@@ -69,14 +69,6 @@ fn audit(a: obs::AuditReport) -> v1::AuditReport {
     }
 }
 
-/// Which events are handed out.
-pub fn events(policy: obs::EventPolicy) -> v1::EventPolicy {
-    v1::EventPolicy {
-        one_in: policy.one_in,
-        slower_than_ns: policy.slower_than_ns,
-    }
-}
-
 /// How a store is observed and guarded.
 pub fn observed_store(
     store: String,

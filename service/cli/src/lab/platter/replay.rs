@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use lumpscope_observer::{BlockLine, WallClock};
+use lumpscope_observer::{BlockLine, TraceRequest, WallClock};
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing};
@@ -108,7 +108,7 @@ fn what_ifs(args: &ReplayArgs) -> Vec<WhatIf> {
 /// The block requests of one disk.
 fn read(path: &Path, wanted: Option<&str>) -> Result<(String, Trace)> {
     let mut disks: BTreeMap<String, Vec<BlockLine>> = BTreeMap::new();
-    let replay = take(path, |line| {
+    let replay = take(path, TraceRequest::default(), |line| {
         disks.entry(line.device.clone()).or_default().push(line);
     })?;
     let in_file = |why: String| anyhow!("{}: {why}", path.display());

@@ -22,7 +22,7 @@ pub(super) async fn whole(
     // A recording has no histogram, but every block request.
     let seeks: Arc<Mutex<BTreeMap<String, Seeks>>> = Arc::default();
     let counted = Arc::clone(&seeks);
-    let read = replay::read(file, move |block| {
+    let read = replay::read(file, v1::TraceRequest::default(), move |block| {
         if let Some(bytes) = block.seek_bytes {
             let mut seeks = counted.lock().unwrap_or_else(PoisonError::into_inner);
             let disk = seeks.entry(block.device).or_default();

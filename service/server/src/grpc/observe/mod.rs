@@ -4,8 +4,7 @@ mod live;
 
 use std::sync::Arc;
 
-use lumpscope_observer as obs;
-use lumpscope_observer::Observer;
+use lumpscope_observer::{OPERATIONS, OWNERS, Observer};
 use lumpscope_proto::v1::{self, observe_server::Observe};
 use prost::Message;
 use tokio::sync::watch;
@@ -184,13 +183,13 @@ impl Observe for ObserveService {
         let scope = Scope::of(request.extensions());
         let asked = request.into_inner();
         let stores = self.meant(&scope, &asked.store)?;
-        let filter = filter(asked)?;
+        check(&asked)?;
         let live = LiveReplies {
             watching: self.watches.begin(WatchKind::Trace)?,
             watch: self
                 .asking
                 .observer
-                .watch_blocks(filter, BLOCKS_WAITING)
+                .watch_blocks(asked, BLOCKS_WAITING)
                 .within(&self.watches.blocks),
             stopped: self.stopped.clone(),
             doubts: Some(Doubts {
@@ -243,12 +242,8 @@ impl Observe for ObserveService {
         // Nothing said is not "no events at all".
         let wanted = request.into_inner().events;
         let wanted = wanted.ok_or(Refusal::FieldMissing { field: "events" })?;
-        let policy = obs::EventPolicy {
-            one_in: wanted.one_in,
-            slower_than_ns: wanted.slower_than_ns,
-        };
         let set = self.asking.ask(move |observer| {
-            let set = observer.set_events(policy);
+            let set = observer.set_events(wanted);
             set.map(|()| observer.events())
         });
         let now = set
@@ -261,25 +256,16 @@ impl Observe for ObserveService {
             "the event policy was changed"
         );
         Ok(Response::new(v1::SetEventsResponse {
-            events: Some(convert::events(now)),
+            events: Some(now),
             request_id: scope.id(),
         }))
     }
 }
 
-/// The filter of a request, as the observer's type.
-fn filter(asked: v1::TraceRequest) -> Result<obs::BlockFilter, Refusal> {
-    known("owner", &asked.owner, &obs::OWNERS)?;
-    known("operation", &asked.operation, &obs::OPERATIONS)?;
-    let text = |text: String| (!text.is_empty()).then_some(text);
-    Ok(obs::BlockFilter {
-        store: text(asked.store),
-        owner: text(asked.owner),
-        operation: text(asked.operation),
-        request: (asked.for_request_id > 0).then_some(asked.for_request_id),
-        min_latency_ns: asked.min_latency_ns,
-        min_distance_bytes: asked.min_distance_bytes,
-    })
+/// Refuses a filter that nothing can ever match.
+fn check(asked: &v1::TraceRequest) -> Result<(), Refusal> {
+    known("owner", &asked.owner, &OWNERS)?;
+    known("operation", &asked.operation, &OPERATIONS)
 }
 
 /// Refuses a word that nothing can ever match.

@@ -40,8 +40,8 @@ pub(super) struct Dots {
 impl Dots {
     /// From now on.
     pub(super) fn new(observer: &Observer, store: &str) -> Self {
-        let filter = lumpscope_observer::BlockFilter {
-            store: Some(store.to_owned()),
+        let filter = lumpscope_observer::TraceRequest {
+            store: store.to_owned(),
             ..Default::default()
         };
         Self {

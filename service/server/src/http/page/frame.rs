@@ -257,7 +257,9 @@ fn totals(is: &StoreReport) -> Totals {
 
 #[cfg(test)]
 mod tests {
-    use lumpscope_observer::{AuditReport, BlockReport, HeadMove, LostTime, StageTime};
+    use lumpscope_observer::{
+        AuditReport, BlockReport, EVERY_EVENT, HeadMove, LostTime, StageTime,
+    };
 
     use super::*;
 
@@ -322,13 +324,7 @@ mod tests {
     }
 
     fn frame(was: &StoreReport, is: &StoreReport) -> serde_json::Value {
-        let frame = StoreFrame::between(
-            was,
-            is,
-            EventPolicy::default(),
-            (Vec::new(), 3),
-            Health::default(),
-        );
+        let frame = StoreFrame::between(was, is, EVERY_EVENT, (Vec::new(), 3), Health::default());
         let mut told = serde_json::to_value(frame).unwrap();
         assert!(told["health"].take().is_object());
         told
