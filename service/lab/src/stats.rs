@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use lumpscope_units::nanoseconds;
+use serde::Serialize;
+
 use crate::workload::Command;
 
 /// Group of counts: kind of command and size of its lump in bytes. The order is the order of the
@@ -49,35 +52,38 @@ pub struct Latencies {
     by_kind: BTreeMap<Kind, Vec<Duration>>,
 }
 
-/// Count, percentiles and sum of a set of latencies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Count, percentiles and sum of the latencies of one kind of command, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Summary {
+    /// Kind of command; `Overall`: all of them.
+    pub kind: String,
     /// How many; at least 1.
     pub count: usize,
     /// Half took no longer than about this.
-    pub p50: Duration,
-    pub p90: Duration,
-    pub p95: Duration,
-    pub p99: Duration,
-    pub total: Duration,
+    pub p50_ns: u64,
+    pub p90_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub total_ns: u64,
 }
 
 impl Summary {
     /// `None` when there is nothing to sum up.
-    fn of(mut latencies: Vec<Duration>) -> Option<Summary> {
+    fn of(kind: impl fmt::Display, mut latencies: Vec<Duration>) -> Option<Summary> {
         latencies.sort_unstable();
         let rank = |percent: usize| {
             // The published rule: with 10 values the 99th percentile is the 9th, not the 10th.
             let index = (latencies.len() * percent / 100).max(1) - 1;
-            latencies.get(index).copied()
+            latencies.get(index).copied().map(nanoseconds)
         };
         Some(Summary {
+            kind: kind.to_string(),
             count: latencies.len(),
-            p50: rank(50)?,
-            p90: rank(90)?,
-            p95: rank(95)?,
-            p99: rank(99)?,
-            total: latencies.iter().sum(),
+            p50_ns: rank(50)?,
+            p90_ns: rank(90)?,
+            p95_ns: rank(95)?,
+            p99_ns: rank(99)?,
+            total_ns: nanoseconds(latencies.iter().sum()),
         })
     }
 }
@@ -85,9 +91,8 @@ impl Summary {
 impl fmt::Display for Summary {
     /// `50% = 3.062402ms, 90% = ..., 95% = ..., 99% = ...`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary {
-            p50, p90, p95, p99, ..
-        } = self;
+        let [p50, p90, p95, p99] =
+            [self.p50_ns, self.p90_ns, self.p95_ns, self.p99_ns].map(Duration::from_nanos);
         write!(
             f,
             "50% = {p50:?}, 90% = {p90:?}, 95% = {p95:?}, 99% = {p99:?}"
@@ -116,17 +121,20 @@ impl Latencies {
 
     /// One summary a kind, in the order of the published tables.
     #[must_use]
-    pub fn summaries(&self) -> Vec<(Kind, Summary)> {
-        let summaries = self.by_kind.iter();
-        summaries
-            .filter_map(|(kind, all)| Some((*kind, Summary::of(all.clone())?)))
+    pub fn summaries(&self) -> Vec<Summary> {
+        let kinds = self.by_kind.iter();
+        kinds
+            .filter_map(|(kind, all)| Summary::of(kind, all.clone()))
             .collect()
     }
 
     /// All kinds together; `None` when nothing was recorded.
     #[must_use]
     pub fn overall(&self) -> Option<Summary> {
-        Summary::of(self.by_kind.values().flatten().copied().collect())
+        Summary::of(
+            "Overall",
+            self.by_kind.values().flatten().copied().collect(),
+        )
     }
 
     /// The lines in which the original benchmark reports, ready to be put beside its tables.
@@ -135,14 +143,12 @@ impl Latencies {
         let mut lines: Vec<String> = self
             .summaries()
             .iter()
-            .map(|(kind, summary)| format!("kind = {kind}, count = {}, {summary}", summary.count))
+            .map(|one| format!("kind = {}, count = {}, {one}", one.kind, one.count))
             .collect();
         if let Some(overall) = self.overall() {
             lines.push(format!("[Overall {}] {overall}", overall.count));
-            lines.push(format!(
-                "Total Elapsed Time by Commands = {:?}",
-                overall.total
-            ));
+            let total = Duration::from_nanos(overall.total_ns);
+            lines.push(format!("Total Elapsed Time by Commands = {total:?}"));
         }
         lines
     }
@@ -162,16 +168,19 @@ mod tests {
 
     #[test]
     fn percentiles_follow_the_published_rule() {
-        let ms = Duration::from_millis;
+        let ms = |ms: u64| ms * 1_000_000;
         let hundred = latencies(Kind::Delete, (1..=100).rev()).overall().unwrap();
         assert_eq!(
-            (hundred.p50, hundred.p90, hundred.p99),
+            (hundred.p50_ns, hundred.p90_ns, hundred.p99_ns),
             (ms(50), ms(90), ms(99))
         );
         let ten = latencies(Kind::Delete, 1..=10).overall().unwrap();
-        assert_eq!((ten.p50, ten.p95, ten.p99), (ms(5), ms(9), ms(9)));
+        assert_eq!((ten.p50_ns, ten.p95_ns, ten.p99_ns), (ms(5), ms(9), ms(9)));
         let one = latencies(Kind::Delete, [7]).overall().unwrap();
-        assert_eq!((one.p50, one.p99, one.total), (ms(7), ms(7), ms(7)));
+        assert_eq!(
+            (one.p50_ns, one.p99_ns, one.total_ns),
+            (ms(7), ms(7), ms(7))
+        );
         assert_eq!(Latencies::default().overall(), None);
     }
 

@@ -73,6 +73,8 @@ struct Spread {
     #[serde(default)]
     max: u64,
     #[serde(default)]
+    mean: f64,
+    #[serde(default)]
     percentile: BTreeMap<String, u64>,
 }
 
@@ -82,9 +84,12 @@ impl Spread {
         Latency {
             p50_ns: at("50.000000"),
             p90_ns: at("90.000000"),
+            p95_ns: at("95.000000"),
             p99_ns: at("99.000000"),
             p999_ns: at("99.900000"),
+            p9999_ns: at("99.990000"),
             max_ns: self.max,
+            mean_ns: self.mean,
         }
     }
 }
@@ -167,7 +172,7 @@ fn arguments(file: &Path, size: u64, job: &Job) -> Vec<String> {
         "--allow_file_create=0",
         "--lat_percentiles=1",
         "--clat_percentiles=0",
-        "--percentile_list=50:90:99:99.9",
+        "--percentile_list=50:90:95:99:99.9:99.99",
         "--output-format=json",
     ];
     arguments.extend(fixed.map(str::to_owned));

@@ -10,19 +10,43 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// Latencies of single requests in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Latencies of single requests in nanoseconds, to three significant digits. Other than in the
+/// published lines, a percentile is the smallest latency that at least so many of a hundred do not
+/// exceed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Half took no longer.
     pub p50_ns: u64,
     /// 90 % took no longer.
     pub p90_ns: u64,
+    /// 95 % took no longer.
+    pub p95_ns: u64,
     /// 99 % took no longer.
     pub p99_ns: u64,
     /// 99.9 % took no longer.
     pub p999_ns: u64,
+    /// 99.99 % took no longer.
+    pub p9999_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// The mean.
+    pub mean_ns: f64,
+}
+
+impl From<&Histogram<u64>> for Latency {
+    fn from(latencies: &Histogram<u64>) -> Latency {
+        let at = |quantile| latencies.value_at_quantile(quantile);
+        Latency {
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p95_ns: at(0.95),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            p9999_ns: at(0.9999),
+            max_ns: latencies.max(),
+            mean_ns: latencies.mean(),
+        }
+    }
 }
 
 /// Requests of one kind, the time they took together, and each.
@@ -128,19 +152,12 @@ impl Meter {
     /// The sum.
     #[must_use]
     pub fn finish(&self) -> Measured {
-        let at = |quantile| self.latencies.value_at_quantile(quantile);
         Measured {
             requests: self.latencies.len(),
             bytes: self.bytes,
             errors: self.errors,
             seconds: self.timed.as_secs_f64(),
-            latency: Latency {
-                p50_ns: at(0.5),
-                p90_ns: at(0.9),
-                p99_ns: at(0.99),
-                p999_ns: at(0.999),
-                max_ns: self.latencies.max(),
-            },
+            latency: Latency::from(&self.latencies),
         }
     }
 }

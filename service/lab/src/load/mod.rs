@@ -10,14 +10,12 @@ pub(crate) mod grpc;
 mod measured;
 pub mod mix;
 pub(crate) mod pace;
-mod percentiles;
 pub mod runner;
 mod spec;
 pub mod target;
 
 pub use measured::{Latency, Measured, Meter};
 pub use pace::Pace;
-pub(crate) use percentiles::Percentiles;
 pub use spec::{Engine, Load, Promise};
 
 use std::time::Duration;

@@ -272,7 +272,7 @@ fn every_command_is_run_counted_and_checked() {
         .latencies
         .summaries()
         .iter()
-        .map(|(kind, _)| kind.to_string())
+        .map(|one| one.kind.clone())
         .collect();
     assert_eq!(kinds[..3], ["Put(0)", "Put(1024)", "Put(5120)"]);
     assert_eq!(kinds[kinds.len() - 2..], ["Delete", "DeleteRange"]);

@@ -13,9 +13,8 @@ use lumpscope_platter::replay::Prediction;
 use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
-use super::report::LatencyView;
 use super::watch::{DiskObservations, MadeFor, OWNERS};
-use crate::stats::{Kind, Latencies};
+use crate::stats::{Kind, Latencies, Summary};
 use crate::studies::predict::{self, Rule};
 
 /// A block of metadata that is written as often is written by flushes, not by a timer.
@@ -31,7 +30,7 @@ pub struct ModelledView {
     /// `elapsed_ns` over that of the raw store with blocks of this size; absent when that has none.
     pub ratio_to_raw: Option<f64>,
     /// Latency of each kind of command: first block request to the end of the last.
-    pub kinds: Vec<LatencyView>,
+    pub kinds: Vec<Summary>,
     /// Block requests and movements of the arm by who made them; only those that there are.
     pub owners: Vec<OwnerView>,
     /// Writes of metadata that were added because the drive's clock is not this machine's, see
@@ -210,16 +209,14 @@ impl OnDrive<'_> {
         end.unwrap_or(0).saturating_sub(begin.unwrap_or(0))
     }
 
-    fn latencies(&self, kinds: &BTreeMap<u64, Kind>) -> Vec<LatencyView> {
+    fn latencies(&self, kinds: &BTreeMap<u64, Kind>) -> Vec<Summary> {
         let mut latencies = Latencies::default();
         for (id, (begin, end)) in self.commands(kinds) {
             if let Some(kind) = kinds.get(&id) {
                 latencies.record(*kind, Duration::from_nanos(end.saturating_sub(begin)));
             }
         }
-        let summaries = latencies.summaries();
-        let view = |(kind, summary): &(Kind, _)| LatencyView::new(kind.to_string(), summary);
-        summaries.iter().map(view).collect()
+        latencies.summaries()
     }
 
     fn owners(&self) -> Vec<OwnerView> {

@@ -3,7 +3,6 @@
 //! Times are nanoseconds, sizes and distances bytes.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use lumpscope_platter::drive::Drive;
 use lumpscope_proto::v1;
@@ -134,24 +133,11 @@ pub struct ClientView {
     /// `bytes` over `elapsed_ns`, in MiB/s.
     pub mib_per_second: f64,
     /// One entry a kind of command.
-    pub kinds: Vec<LatencyView>,
+    pub kinds: Vec<Summary>,
     /// All commands.
-    pub overall: Option<LatencyView>,
+    pub overall: Option<Summary>,
     /// The lines of the published tables.
     pub published: Vec<String>,
-}
-
-/// Latency of one kind of command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct LatencyView {
-    pub kind: String,
-    pub count: usize,
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p95_ns: u64,
-    pub p99_ns: u64,
-    pub total_ns: u64,
 }
 
 /// Work of service and disk: the service's own report.
@@ -269,39 +255,21 @@ impl StoreView {
 impl ClientView {
     pub(super) fn new(outcome: &RunOutcome, clients: usize) -> ClientView {
         let overall = outcome.latencies.overall();
-        let sum = overall.map_or(Duration::ZERO, |overall| overall.total);
-        let elapsed = if clients > 1 { outcome.wall } else { sum };
+        let sum_ns = overall.as_ref().map_or(0, |overall| overall.total_ns);
+        let wall_ns = nanoseconds(outcome.wall);
+        let elapsed_ns = if clients > 1 { wall_ns } else { sum_ns };
         let bytes = outcome.bytes_put + outcome.bytes_got;
         ClientView {
-            elapsed_ns: nanoseconds(elapsed),
-            wall_ns: nanoseconds(outcome.wall),
+            elapsed_ns,
+            wall_ns,
             ratio_to_raw: None,
             bytes,
             mib_per_second: human::as_float(bytes)
                 / f64::from(1 << 20)
-                / elapsed.as_secs_f64().max(1e-9),
-            kinds: outcome
-                .latencies
-                .summaries()
-                .iter()
-                .map(|(kind, summary)| LatencyView::new(kind.to_string(), summary))
-                .collect(),
-            overall: overall.map(|summary| LatencyView::new("Overall".to_owned(), &summary)),
+                / (human::as_float(elapsed_ns) / 1e9).max(1e-9),
+            kinds: outcome.latencies.summaries(),
+            overall,
             published: outcome.latencies.published_lines(),
-        }
-    }
-}
-
-impl LatencyView {
-    pub(super) fn new(kind: String, summary: &Summary) -> LatencyView {
-        LatencyView {
-            kind,
-            count: summary.count,
-            p50_ns: nanoseconds(summary.p50),
-            p90_ns: nanoseconds(summary.p90),
-            p95_ns: nanoseconds(summary.p95),
-            p99_ns: nanoseconds(summary.p99),
-            total_ns: nanoseconds(summary.total),
         }
     }
 }

@@ -3,10 +3,11 @@
 use lumpscope_proto::v1::OperationReport;
 
 use super::modelled::ModelledView;
-use super::report::{ClientView, Comparison, DiskView, LatencyView, StoreView, TracerView};
+use super::report::{ClientView, Comparison, DiskView, StoreView, TracerView};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Table, Unit};
 use crate::human;
+use crate::stats::Summary;
 
 /// Stages of a request in the order in which it goes through them.
 pub(super) const STAGES: [&str; 11] = [
@@ -17,7 +18,7 @@ const METHODS: [&str; 3] = ["put", "get", "delete"];
 /// Owner classes of I/O that no request asked for.
 const UNASKED: [&str; 4] = ["fs-journal", "fs-metadata", "writeback", "other"];
 /// Name of a percentile, and where it is.
-type Percentile = (&'static str, fn(&LatencyView) -> u64);
+type Percentile = (&'static str, fn(&Summary) -> u64);
 const PERCENTILES: [Percentile; 4] = [
     ("50%", |latency| latency.p50_ns),
     ("90%", |latency| latency.p90_ns),

@@ -33,10 +33,9 @@ use crate::disks::{BorrowedDevice, Lab, LabOptions, StoreKind, fill};
 use crate::experiment;
 use crate::experiment::report::Report;
 use crate::human;
-use crate::load;
-use crate::load::Percentiles;
 use crate::load::fio::{Fio, Job, JobKind};
 use crate::load::runner::{Durability, RunOptions};
+use crate::load::{self, Meter};
 use crate::process::Interrupt;
 use crate::stats::{Kind, Latencies};
 use crate::studies::engine::{PEER_PROGRAM, Peer};
@@ -515,51 +514,36 @@ impl Bench<'_> {
         };
         let (writes, reads) = fio.mix(raw, self.capacity(), &job, self.interrupt)?;
         let seconds = writes.seconds.max(reads.seconds).max(1e-9);
-        let latency = |of: &load::Measured| (of.requests > 0).then_some(of.latency);
-        let (puts, gets) = (latency(&writes), latency(&reads));
-        let float = human::as_float;
+        let requests = human::as_float(writes.requests + reads.requests);
+        let run = OneRun::of((round, Who::Fio), &writes, &reads);
         Ok(OneRun {
-            round,
-            who: Who::Fio,
-            puts: writes.requests,
-            gets: reads.requests,
-            per_second: float(writes.requests + reads.requests) / seconds,
-            puts_per_second: None,
-            gets_per_second: None,
-            put_p50_ns: puts.map(|puts| float(puts.p50_ns)),
-            put_p99_ns: puts.map(|puts| float(puts.p99_ns)),
-            get_p50_ns: gets.map(|gets| float(gets.p50_ns)),
-            get_p99_ns: gets.map(|gets| float(gets.p99_ns)),
+            per_second: requests / seconds,
+            ..run
         })
     }
 
     fn of_latencies(&self, round: usize, who: Who, latencies: &Latencies) -> OneRun {
         let of = |wanted: fn(&Kind) -> bool| {
-            let kinds = latencies.by_kind();
-            let all = kinds.filter(|(kind, _)| wanted(kind));
-            Percentiles::of(all.flat_map(|(_, latencies)| latencies.iter().copied()))
+            let mut meter = Meter::new();
+            let kinds = latencies.by_kind().filter(|(kind, _)| wanted(kind));
+            for latency in kinds.flat_map(|(_, all)| all) {
+                meter.request(0, *latency);
+                meter.add_time(*latency);
+            }
+            meter.finish()
         };
         let puts = of(|kind| matches!(kind, Kind::Put(_)));
         let gets = of(|kind| matches!(kind, Kind::Get(_)));
-        let float = human::as_float;
         let depth = u64::try_from(self.args.depth).unwrap_or(u64::MAX);
-        let rate = |count: u64, ns: f64| float(count * depth) * 1e9 / ns.max(1.0);
+        let rate =
+            |requests: u64, seconds: f64| human::as_float(requests * depth) / seconds.max(1e-9);
         let of_kind =
-            |of: &Percentiles| (of.count > 0).then(|| rate(of.count, of.mean_ns * float(of.count)));
-        let in_calls = puts.mean_ns * float(puts.count) + gets.mean_ns * float(gets.count);
-        let some = |of: &Percentiles, ns: u64| (of.count > 0).then_some(float(ns));
+            |of: &load::Measured| (of.requests > 0).then(|| rate(of.requests, of.seconds));
         OneRun {
-            round,
-            who,
-            puts: puts.count,
-            gets: gets.count,
-            per_second: rate(puts.count + gets.count, in_calls),
+            per_second: rate(puts.requests + gets.requests, puts.seconds + gets.seconds),
             puts_per_second: of_kind(&puts),
             gets_per_second: of_kind(&gets),
-            put_p50_ns: some(&puts, puts.p50_ns),
-            put_p99_ns: some(&puts, puts.p99_ns),
-            get_p50_ns: some(&gets, gets.p50_ns),
-            get_p99_ns: some(&gets, gets.p99_ns),
+            ..OneRun::of((round, who), &puts, &gets)
         }
     }
 }

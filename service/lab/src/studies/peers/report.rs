@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use super::Who;
 use crate::experiment::report::{Cell, Picture, Report, Table, Unit};
+use crate::human;
+use crate::load::{Latency, Measured};
 
 /// One run of one peer.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -17,11 +19,27 @@ pub(super) struct OneRun {
     /// Puts per second of the time spent in puts; absent: the peer does not tell.
     pub(super) puts_per_second: Option<f64>,
     pub(super) gets_per_second: Option<f64>,
-    /// Median latency of a put; absent: the peer does not tell.
-    pub(super) put_p50_ns: Option<f64>,
-    pub(super) put_p99_ns: Option<f64>,
-    pub(super) get_p50_ns: Option<f64>,
-    pub(super) get_p99_ns: Option<f64>,
+    /// Latency of the puts; absent: there were none.
+    pub(super) put: Option<Latency>,
+    pub(super) get: Option<Latency>,
+}
+
+impl OneRun {
+    /// With the latencies of puts and gets, and no rates.
+    pub(super) fn of((round, who): (usize, Who), puts: &Measured, gets: &Measured) -> OneRun {
+        let latency = |of: &Measured| (of.requests > 0).then_some(of.latency);
+        OneRun {
+            round,
+            who,
+            puts: puts.requests,
+            gets: gets.requests,
+            per_second: 0.0,
+            puts_per_second: None,
+            gets_per_second: None,
+            put: latency(puts),
+            get: latency(gets),
+        }
+    }
 }
 
 /// A peer that was not run, or not to its end.
@@ -45,11 +63,19 @@ const COLUMNS: [(&str, Value, Unit); 7] = [
     ("requests/s", |run| Some(run.per_second), Unit::PerSecond),
     ("puts/s", |run| run.puts_per_second, Unit::PerSecond),
     ("gets/s", |run| run.gets_per_second, Unit::PerSecond),
-    ("put p50", |run| run.put_p50_ns, Unit::Nanoseconds),
-    ("put p99", |run| run.put_p99_ns, Unit::Nanoseconds),
-    ("get p50", |run| run.get_p50_ns, Unit::Nanoseconds),
-    ("get p99", |run| run.get_p99_ns, Unit::Nanoseconds),
+    ("put p50", |run| p50(run.put), Unit::Nanoseconds),
+    ("put p99", |run| p99(run.put), Unit::Nanoseconds),
+    ("get p50", |run| p50(run.get), Unit::Nanoseconds),
+    ("get p99", |run| p99(run.get), Unit::Nanoseconds),
 ];
+
+fn p50(of: Option<Latency>) -> Option<f64> {
+    of.map(|latency| human::as_float(latency.p50_ns))
+}
+
+fn p99(of: Option<Latency>) -> Option<f64> {
+    of.map(|latency| human::as_float(latency.p99_ns))
+}
 
 /// `base`: the peer whose values are compared with those of the others.
 pub(super) fn report(data: &Data, base: Who) -> Report {

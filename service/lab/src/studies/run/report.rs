@@ -1,13 +1,15 @@
 //! The result of a run.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::RunStats;
 use super::place::PlaceView;
 use crate::experiment::report::{Axis, Cdf, Cell, Curve, Report, Table, Unit, Verbatim};
 use crate::human;
-use crate::load::Percentiles;
 use crate::load::runner::Verified;
+use crate::load::{Latency, Meter};
 use crate::workload::{CommandStream, WorkloadArgs};
 
 /// The data behind the figures.
@@ -20,7 +22,7 @@ pub(super) struct RunRecord {
     wall_seconds: f64,
     bytes_put: u64,
     bytes_got: u64,
-    overall: Percentiles,
+    overall: LatencyView,
     kinds: Vec<KindView>,
     /// Lumps and bytes compared at the end; absent: it was not asked for.
     verified: Option<Verified>,
@@ -42,7 +44,36 @@ struct WorkloadView {
 #[derive(Debug, Serialize)]
 struct KindView {
     kind: String,
-    latency: Percentiles,
+    latency: LatencyView,
+}
+
+/// Latencies, and the histogram that they come from.
+#[derive(Debug, Serialize)]
+struct LatencyView {
+    count: u64,
+    #[serde(flatten)]
+    latency: Latency,
+    /// For each bucket that is not empty its upper end in nanoseconds and how many are in it,
+    /// ascending.
+    buckets: Vec<(u64, u64)>,
+}
+
+impl LatencyView {
+    fn of<'a>(latencies: impl IntoIterator<Item = &'a Duration>) -> LatencyView {
+        let mut meter = Meter::new();
+        for latency in latencies {
+            meter.request(0, *latency);
+        }
+        let histogram = meter.latencies();
+        let steps = histogram.iter_recorded();
+        LatencyView {
+            count: histogram.len(),
+            latency: Latency::from(histogram),
+            buckets: steps
+                .map(|step| (step.value_iterated_to(), step.count_at_value()))
+                .collect(),
+        }
+    }
 }
 
 /// The report of a run, with the data behind it.
@@ -63,9 +94,9 @@ pub(super) fn report(
         .by_kind()
         .map(|(kind, latencies)| KindView {
             kind: kind.to_string(),
-            latency: Percentiles::of(latencies.iter().copied()),
+            latency: LatencyView::of(latencies),
         });
-    let every = outcome.latencies.by_kind().flat_map(|(_, all)| all.iter());
+    let every = outcome.latencies.by_kind().flat_map(|(_, all)| all);
     let data = RunRecord {
         workload: WorkloadView {
             name: workload.workload.clone(),
@@ -76,7 +107,7 @@ pub(super) fn report(
             least_required_bytes: stream.least_required_bytes,
         },
         kinds: kinds.collect(),
-        overall: Percentiles::of(every.copied()),
+        overall: LatencyView::of(every),
         place,
         engine,
         durability,
@@ -147,7 +178,8 @@ impl RunRecord {
             .kinds
             .iter()
             .map(|view| (view.kind.as_str(), &view.latency));
-        for (name, latency) in kinds.chain([("all", &self.overall)]) {
+        for (name, view) in kinds.chain([("all", &self.overall)]) {
+            let latency = view.latency;
             let times = [
                 latency.p50_ns,
                 latency.p90_ns,
@@ -158,11 +190,35 @@ impl RunRecord {
                 latency.max_ns,
             ];
             let time = |ns| Cell::value(Some(ns), Unit::Nanoseconds);
-            let mut cells = vec![Cell::count(latency.count)];
+            let mut cells = vec![Cell::count(view.count)];
             cells.extend(times.map(|ns| time(human::as_float(ns))));
             cells.push(time(latency.mean_ns));
             table.row(name, cells);
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_and_buckets_agree_with_what_was_recorded() {
+        let all: Vec<Duration> = (1..=10_000).map(Duration::from_micros).collect();
+        let all = LatencyView::of(&all);
+        let near = |ns: u64, us: u64| ns.abs_diff(us * 1000) <= us * 2;
+        assert_eq!(all.count, 10_000);
+        assert!(near(all.latency.p50_ns, 5000), "{all:?}");
+        assert!(near(all.latency.p9999_ns, 9999), "{all:?}");
+        assert!(near(all.latency.max_ns, 10_000), "{all:?}");
+        let counted: u64 = all.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!(counted, 10_000);
+        assert!(all.buckets.is_sorted());
+        let none = LatencyView::of(&[]);
+        assert_eq!(
+            (none.count, none.latency.max_ns, none.buckets.len()),
+            (0, 0, 0)
+        );
     }
 }

@@ -10,10 +10,11 @@ use super::*;
 use crate::disks::StoreKind;
 use crate::experiment::report::{Curve, Dots};
 use crate::experiment::text;
+use crate::stats::Summary;
 use crate::studies::compare::watch::DiskObservations;
 
-fn latency(kind: &str, base_us: u64) -> LatencyView {
-    LatencyView {
+fn latency(kind: &str, base_us: u64) -> Summary {
+    Summary {
         kind: kind.to_owned(),
         count: 40,
         p50_ns: base_us * 1_000,
@@ -122,7 +123,7 @@ fn store(kind: StoreKind, block_size: u16, elapsed_ms: u64) -> StoreView {
                 latency("Put(1048576)", 3_062),
                 latency("Get(1048576)", 12_467),
             ],
-            overall: Some(LatencyView {
+            overall: Some(Summary {
                 count: 1080,
                 ..latency("Overall", 4_000)
             }),
