@@ -3,35 +3,32 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use hdrhistogram::Histogram;
+use anyhow::bail;
 use lumpscope_engine::clock::virtual_time;
-use lumpscope_engine::{Driver, Error, LumpId, RequestCtx, RequestId, Store, StoreOptions};
+use lumpscope_engine::device::{Completion, Device, Io, IoBackend, Wait, Waker};
+use lumpscope_engine::{
+    Driver, Error, IoBackendKind, LumpId, RequestCtx, RequestId, Store, StoreOptions,
+};
+use lumpscope_platter::device::{DeviceOptions, PlatterDevice};
+use lumpscope_platter::disk::Policy;
 use lumpscope_platter::drive::Drive;
-use serde::Serialize;
+use lumpscope_platter::queue::Queueing;
 
-use super::disk::EmulatedDisk;
 use super::{Case, image};
 use crate::human;
+use crate::load::{Latency, Meter};
 
 /// Lumps on the disk.
 const LUMPS: u64 = 16_384;
 
-/// Bytes of a disk without an arm.
-const FLAT_BYTES: u64 = 1 << 40;
-
-/// Digits of a latency that are kept.
-const DIGITS: u8 = 3;
-
 /// Result of one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(super) struct OrderRun {
     /// Gets a second of virtual time.
     pub(super) rate: f64,
-    pub(super) mean_ns: f64,
-    pub(super) p99_ns: u64,
-    pub(super) max_ns: u64,
+    pub(super) latency: Latency,
     /// Most others that the engine has started before an older get that waited.
     pub(super) overtaken: u64,
     /// Most others that were answered before an older one: what the drive's own queue has added.
@@ -46,14 +43,46 @@ struct Get {
     started: bool,
 }
 
-type Answers = Arc<Mutex<Vec<(u64, Result<(), Error>)>>>;
+/// What has come to pass since it was asked last, in that order.
+type Recent<T> = Arc<Mutex<Vec<T>>>;
+
+fn take<T>(recent: &Recent<T>) -> Vec<T> {
+    std::mem::take(&mut *recent.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A device that notes which requests it is handed I/Os of.
+struct Noted {
+    below: Box<dyn IoBackend>,
+    started: Recent<u64>,
+}
+
+impl IoBackend for Noted {
+    fn kind(&self) -> IoBackendKind {
+        self.below.kind()
+    }
+
+    fn submit(&mut self, io: Io) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.extend(io.requests.iter().map(|id| id.0));
+        self.below.submit(io);
+    }
+
+    fn wait(&mut self, ended: &mut Vec<Completion>, wait: Wait) {
+        self.below.wait(ended, wait);
+    }
+
+    fn waker(&self) -> Waker {
+        self.below.waker()
+    }
+}
 
 struct Clients {
     store: Store,
     driver: Driver,
-    disk: EmulatedDisk,
+    disk: PlatterDevice,
+    started: Recent<u64>,
     random: fastrand::Rng,
-    answers: Answers,
+    answers: Recent<(u64, Result<(), Error>)>,
     under_way: BTreeMap<u64, Get>,
     asked: u64,
     most: (u64, u64),
@@ -89,7 +118,7 @@ impl Clients {
     /// Does what can be done now; the gets that were answered.
     fn step(&mut self) -> anyhow::Result<Vec<Get>> {
         self.driver.step(self.disk.now_ns());
-        for started in self.disk.take_started() {
+        for started in take(&self.started) {
             for (_, older) in self.under_way.range_mut(..started) {
                 older.overtaken += u64::from(!older.started);
             }
@@ -97,8 +126,7 @@ impl Clients {
                 get.started = true;
             }
         }
-        let answers =
-            std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner));
+        let answers = take(&self.answers);
         let mut done = Vec::with_capacity(answers.len());
         for (number, result) in answers {
             result?;
@@ -126,22 +154,39 @@ fn options(case: &Case) -> StoreOptions {
     }
 }
 
-const CONTRADICTION: &str = "the measurement contradicts itself";
-
 /// Runs one case. The same seed asks for the same lumps, wherever they are answered from.
-pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Result<OrderRun> {
+pub(super) fn run(drive: &Drive, case: &Case, seed: u64) -> anyhow::Result<OrderRun> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let size = drive.map_or(FLAT_BYTES, |drive| drive.sectors * 512);
-    let image = image::scattered(size, LUMPS, case.size, &mut random)?;
-    let disk = EmulatedDisk::new(drive, case.drive_order, size, image)?;
-    let (store, driver) = Store::open_stepped(disk.device(), options(case))?;
+    let queueing = Queueing {
+        order: case.drive_order,
+        ..Queueing::default()
+    };
+    let device = DeviceOptions {
+        queueing,
+        ..DeviceOptions::default()
+    };
+    let disk = PlatterDevice::new(drive, Policy::default(), device)?;
+    disk.put(
+        0,
+        &image::scattered(drive.bytes(), LUMPS, case.size, &mut random)?,
+    )?;
+    let (below, started) = (disk.device(), Recent::default());
+    let device = Device {
+        backend: Box::new(Noted {
+            below: below.backend,
+            started: Arc::clone(&started),
+        }),
+        ..below
+    };
+    let (store, driver) = Store::open_stepped(device, options(case))?;
     let begun_ns = disk.now_ns();
     let mut clients = Clients {
         store,
         driver,
         disk,
+        started,
         random,
-        answers: Answers::default(),
+        answers: Recent::default(),
         under_way: BTreeMap::new(),
         asked: 0,
         most: (0, 0),
@@ -149,16 +194,15 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Resu
     for _ in 0..case.in_flight {
         clients.ask()?;
     }
-    let latencies = Histogram::<u64>::new(DIGITS);
-    let mut latencies = latencies.context(CONTRADICTION)?;
-    while latencies.len() < case.requests {
+    let mut meter = Meter::new();
+    while meter.latencies().len() < case.requests {
         let done = clients.step()?;
         if done.is_empty() && !clients.disk.advance() {
-            bail!("{CONTRADICTION}: {}", "gets wait, and the disk is idle");
+            bail!("gets wait, and the disk is idle");
         }
         for get in done {
-            let recorded = latencies.record(clients.disk.now_ns() - get.since_ns);
-            recorded.context(CONTRADICTION)?;
+            let took_ns = clients.disk.now_ns() - get.since_ns;
+            meter.request(case.size, Duration::from_nanos(took_ns));
             clients.ask()?;
         }
     }
@@ -168,11 +212,10 @@ pub(super) fn run(drive: Option<&Drive>, case: &Case, seed: u64) -> anyhow::Resu
         clients.most.1 = clients.most.1.max(get.answered_before);
     }
     let took_ns = clients.disk.now_ns() - begun_ns;
+    let measured = meter.finish();
     Ok(OrderRun {
-        rate: 1e9 / human::as_float(took_ns) * human::as_float(latencies.len()),
-        mean_ns: latencies.mean(),
-        p99_ns: latencies.value_at_quantile(0.99),
-        max_ns: latencies.max(),
+        rate: 1e9 / human::as_float(took_ns) * human::as_float(measured.requests),
+        latency: measured.latency,
         overtaken: clients.most.0,
         answered_before: clients.most.1,
     })

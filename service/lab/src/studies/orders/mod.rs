@@ -9,15 +9,13 @@
 //! turn. How many I/Os are handed to the drive at a time decides which of them does the work.
 
 mod client;
-mod disk;
 mod image;
 mod report;
 
 use std::process::ExitCode;
 
-use anyhow::anyhow;
 use lumpscope_engine::QueuePolicy;
-use lumpscope_platter::drive::{self, Drive};
+use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::Order;
 
 use crate::experiment::OutputArgs;
@@ -28,10 +26,8 @@ use report::OrderLines;
 
 use crate::experiment;
 use crate::experiment::report::Spread;
+use crate::studies::predict::drive_named;
 use lumpscope_units::tell;
-
-/// Name of the disk without an arm.
-const FLAT: &str = "flat";
 
 /// Most gets under way in one run.
 const MOST_IN_FLIGHT: usize = 1024;
@@ -42,8 +38,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Compare the orders in which waiting gets are started, on an emulated disk in virtual time.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OrdersArgs {
-    /// The drive (`lumpscope platter drives`); flat: a disk without an arm, 80 µs for each of eight
-    /// requests at a time
+    /// The drive; `lumpscope platter drives` lists them
     #[arg(long, default_value = "st1000dm003", value_name = "NAME")]
     pub drive: String,
     /// Gets under way
@@ -108,7 +103,8 @@ pub struct Case {
 /// Whatever keeps the orders from being compared.
 pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     experiment::run(&args.output, |interrupt| {
-        let lines = compare(args, |line| {
+        let drive = drive_named(&args.drive)?;
+        let lines = compare(args, &drive, |line| {
             tell(line);
             interrupt.check()
         })?;
@@ -118,20 +114,6 @@ pub fn run(args: &OrdersArgs) -> anyhow::Result<ExitCode> {
         let runs = format!("{requests} gets a run, {rounds} seeds, at most {bound} overtakes");
         report.fact("Runs", runs);
         Ok((report, OrderLines { lines }))
-    })
-}
-
-/// The drive of this name; `None`: the disk without an arm.
-fn drive_of(name: &str) -> anyhow::Result<Option<Drive>> {
-    if name == FLAT {
-        return Ok(None);
-    }
-    let known = || drive::DRIVES.iter().map(|drive| drive.name.as_ref());
-    drive::by_name(name).map(Some).ok_or_else(|| {
-        anyhow!(
-            "there is no drive {name:?}; there are: {}",
-            known().chain([FLAT]).collect::<Vec<_>>().join(", ")
-        )
     })
 }
 
@@ -152,31 +134,28 @@ fn check(args: &OrdersArgs) -> anyhow::Result<()> {
 }
 
 /// The ways that are compared: the engine's orders in front of a drive that is given one I/O at a
-/// time, and in front of one that orders what it is given itself.
-fn ways(args: &OrdersArgs) -> Vec<(QueuePolicy, usize, Order)> {
-    use QueuePolicy::{Deadline, Fifo, Position};
-    let mut ways = Vec::new();
-    for &at_disk in &args.at_disk {
-        let (order, policies) = if at_disk == 1 {
-            (Order::Fifo, &[Fifo, Deadline, Position][..])
-        } else {
-            (Order::Position, &[Fifo, Position][..])
+/// time, and in front of one that orders what it is given itself. No get has a deadline, so that
+/// order would be fifo.
+fn ways(args: &OrdersArgs) -> impl Iterator<Item = (QueuePolicy, usize, Order)> {
+    args.at_disk.iter().flat_map(|&at_disk| {
+        let order = match at_disk {
+            1 => Order::Fifo,
+            _ => Order::Position,
         };
-        ways.extend(policies.iter().map(|policy| (*policy, at_disk, order)));
-    }
-    ways
+        [QueuePolicy::Fifo, QueuePolicy::Position].map(|policy| (policy, at_disk, order))
+    })
 }
 
-/// Compares; `tell` is told of each part before it is measured, and may end the measurement.
+/// Compares on a drive; `tell` is told of each part before it is measured, and may end the measurement.
 ///
 /// # Errors
 /// Whatever keeps the orders from being compared; what `tell` says.
 pub fn compare(
     args: &OrdersArgs,
+    drive: &Drive,
     mut tell: impl FnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Line>> {
     check(args)?;
-    let drive = drive_of(&args.drive)?;
     let mut lines = Vec::new();
     for &size in &args.size {
         for &in_flight in &args.depth {
@@ -192,10 +171,10 @@ pub fn compare(
                 max_overtakes: args.max_overtakes,
             };
             let base = case((QueuePolicy::Fifo, 1, Order::Fifo));
-            let base = rounds(drive.as_ref(), &base, args.rounds)?;
+            let base = rounds(drive, &base, args.rounds)?;
             for way in ways(args) {
                 let case = case(way);
-                let runs = rounds(drive.as_ref(), &case, args.rounds)?;
+                let runs = rounds(drive, &case, args.rounds)?;
                 lines.push(Line::of(&case, &runs, &base));
             }
         }
@@ -203,11 +182,7 @@ pub fn compare(
     Ok(lines)
 }
 
-fn rounds(
-    drive: Option<&Drive>,
-    case: &Case,
-    rounds: u64,
-) -> anyhow::Result<Vec<client::OrderRun>> {
+fn rounds(drive: &Drive, case: &Case, rounds: u64) -> anyhow::Result<Vec<client::OrderRun>> {
     (1..=rounds)
         .map(|seed| client::run(drive, case, seed))
         .collect()

@@ -15,7 +15,7 @@ const NOTES: [&str; 3] = [
      over the drive, and each is asked for at random.",
     "Times fifo: gets a second to those of fifo with one I/O at the drive, of the same seed: \
      median and range over the seeds. Latencies: medians over the seeds; the longest of all of \
-     them. No get has a deadline, so deadline is fifo here.",
+     them.",
     "Overtaken: most younger gets that the engine started before a waiting one, to be no more than \
      the bound. Answered: most younger ones that were answered before, which the drive's own queue \
      adds to. A drive that orders by position knows where arm and platters are; it lets no request \
@@ -68,9 +68,9 @@ impl Line {
             drive_order: case.drive_order,
             rate: of(|run| run.rate),
             times_fifo: [min, median, max],
-            mean_ns: of(|run| run.mean_ns),
-            p99_ns: of(|run| human::as_float(run.p99_ns)),
-            max_ns: most(|run| run.max_ns),
+            mean_ns: of(|run| run.latency.mean_ns),
+            p99_ns: of(|run| human::as_float(run.latency.p99_ns)),
+            max_ns: most(|run| run.latency.max_ns),
             overtaken: most(|run| run.overtaken),
             answered_before: most(|run| run.answered_before),
         }
