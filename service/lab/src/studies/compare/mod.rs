@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use lumpscope_client::{Client, Options};
-use lumpscope_proto::v1::ReportRequest;
+use lumpscope_proto::v1::{ReportRequest, StoreReport};
 use tokio::runtime::Runtime;
 
 use crate::failure::Interrupted;
@@ -45,7 +45,7 @@ use crate::studies::predict;
 use lumpscope_units::tell;
 use place::{Places, PlannedStore};
 use plan::Plan;
-use report::{ClientView, Comparison, DiskView, ForReport, StoreView};
+use report::{ClientView, Comparison, ForReport, StoreView};
 use second_opinion::SecondOpinion;
 use watch::{DiskObservations, TraceWatch};
 
@@ -292,7 +292,7 @@ async fn drive(context: &Context<'_>, store: &'static str) -> anyhow::Result<Run
 pub(in crate::studies) async fn fetch_report(
     server: &str,
     store: &str,
-) -> anyhow::Result<Option<DiskView>> {
+) -> anyhow::Result<Option<StoreReport>> {
     let request = ReportRequest {
         store: store.to_owned(),
         without_heat: false,
@@ -306,7 +306,5 @@ pub(in crate::studies) async fn fetch_report(
     let reply = reply.await;
     let reply = reply.map_err(|error| anyhow!("{store}: cannot fetch the report: {error}"))?;
     let mut reports = reply.stores.into_iter();
-    Ok(reports
-        .find(|report| report.store == store)
-        .map(DiskView::from))
+    Ok(reports.find(|report| report.store == store))
 }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use lumpscope_platter::drive::Drive;
-use lumpscope_proto::v1;
+use lumpscope_proto::v1::StoreReport;
 use lumpscope_units::nanoseconds;
 use serde::Serialize;
 
@@ -84,8 +84,8 @@ pub struct StoreView {
     pub model_note: String,
     /// The client's view.
     pub client: ClientView,
-    /// Work of service and disk.
-    pub disk: Option<DiskView>,
+    /// Work of service and disk: the service's own report.
+    pub disk: Option<StoreReport>,
     /// Counts of an independent tracer; absent: none was asked for.
     pub tracer: Option<TracerView>,
     /// Details for the HTML report alone.
@@ -138,40 +138,6 @@ pub struct ClientView {
     pub overall: Option<Summary>,
     /// The lines of the published tables.
     pub published: Vec<String>,
-}
-
-/// Work of service and disk: the service's own report.
-#[derive(Debug, Clone, PartialEq, Serialize, Default)]
-pub struct DiskView {
-    /// Disk below the store, e.g. `loop3`; empty: unknown.
-    pub device: String,
-    /// Every block request of the disk was observed.
-    pub observed: bool,
-    /// Why not.
-    pub not_observed_because: String,
-    /// One entry a method.
-    pub operations: Vec<v1::OperationReport>,
-    /// Block requests.
-    pub block: v1::BlockReport,
-    /// Can the numbers be trusted?
-    pub audit: v1::AuditReport,
-    /// Seek distance x device time.
-    pub heat: Vec<v1::HeatCell>,
-    /// Slowest first.
-    pub slowest: Vec<SlowView>,
-}
-
-/// One slow request.
-#[derive(Debug, Clone, PartialEq, Serialize, Default)]
-#[expect(missing_docs, reason = "as in observe.proto")]
-pub struct SlowView {
-    pub request_id: u64,
-    pub method: String,
-    pub total_ns: u64,
-    pub stages: Vec<v1::StageTime>,
-    pub block_requests: u32,
-    pub sentence: String,
-    pub blocks: Vec<v1::BlockIo>,
 }
 
 impl Comparison {
@@ -280,33 +246,4 @@ pub(super) fn curves(outcome: &RunOutcome) -> Vec<Curve> {
     kinds
         .map(|(kind, all)| Curve::of(kind.to_string(), all.iter().map(|one| nanoseconds(*one))))
         .collect()
-}
-
-impl From<v1::StoreReport> for DiskView {
-    fn from(report: v1::StoreReport) -> DiskView {
-        DiskView {
-            device: report.device,
-            observed: report.observed,
-            not_observed_because: report.not_observed_because,
-            operations: report.operations,
-            block: report.block.unwrap_or_default(),
-            audit: report.audit.unwrap_or_default(),
-            heat: report.heat,
-            slowest: report.slowest.into_iter().map(SlowView::from).collect(),
-        }
-    }
-}
-
-impl From<v1::SlowRequest> for SlowView {
-    fn from(request: v1::SlowRequest) -> SlowView {
-        SlowView {
-            request_id: request.request_id,
-            method: request.method,
-            total_ns: request.total_ns,
-            stages: request.stages,
-            block_requests: request.block_requests,
-            sentence: request.sentence,
-            blocks: request.blocks,
-        }
-    }
 }

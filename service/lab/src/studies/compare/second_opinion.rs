@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use lumpscope_proto::v1::StoreReport;
 
-use super::report::{DiskView, TracerView};
+use super::report::TracerView;
 use super::{Context, fetch_report};
 use crate::failure::cannot_do;
 use crate::tracer::Tracer;
@@ -64,12 +65,13 @@ impl SecondOpinion {
     }
 }
 
-fn counts(disk: &DiskView) -> (u64, u64) {
-    (disk.audit.seen_requests, disk.audit.seen_bytes)
+fn counts(disk: &StoreReport) -> (u64, u64) {
+    let audit = disk.audit.as_ref();
+    audit.map_or((0, 0), |audit| (audit.seen_requests, audit.seen_bytes))
 }
 
 /// The report of a disk that did nothing for a moment; the last one when it never rests.
-async fn quiet(context: &Context<'_>, store: &'static str) -> anyhow::Result<DiskView> {
+async fn quiet(context: &Context<'_>, store: &'static str) -> anyhow::Result<StoreReport> {
     let mut last = report(context, store).await?;
     for _ in 0..ATTEMPTS {
         tokio::time::sleep(PAUSE).await;
@@ -82,7 +84,7 @@ async fn quiet(context: &Context<'_>, store: &'static str) -> anyhow::Result<Dis
     Ok(last)
 }
 
-async fn report(context: &Context<'_>, store: &'static str) -> anyhow::Result<DiskView> {
+async fn report(context: &Context<'_>, store: &'static str) -> anyhow::Result<StoreReport> {
     let disk = fetch_report(&context.service.url, store).await?;
     let disk = disk.unwrap_or_default();
     if disk.observed {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lumpscope_proto::v1::OperationReport;
+use lumpscope_proto::v1::{OperationReport, StoreReport};
 
 use super::conclusion;
-use super::report::{Comparison, DiskView, StoreView};
+use super::report::{Comparison, StoreView};
 use super::table::{self, STAGES};
 use super::watch::OWNERS;
 use crate::disks::StoreKind;
@@ -94,8 +94,8 @@ fn facts(report: &mut Report, comparison: &Comparison) {
             let why = &disk.not_observed_because;
             let unseen = format!("{name}: its disk was not observed: {why}");
             report.findings.differs.push(unseen);
-        } else if !disk.audit.complete {
-            let finding = format!("{name}: {}", disk.audit.finding);
+        } else if let Some(audit) = disk.audit.as_ref().filter(|audit| !audit.complete) {
+            let finding = format!("{name}: {}", audit.finding);
             report.findings.differs.push(finding);
         }
     }
@@ -165,7 +165,7 @@ fn disks(section: &mut Section, stores: &[&StoreView]) {
         let stores = stores.iter();
         stores.filter_map(|store| Some((store.name(), store.disk.as_ref()?)))
     };
-    let bar = |(name, disk): (String, &DiskView)| {
+    let bar = |(name, disk): (String, &StoreReport)| {
         let requests = |class| human::as_float(table::requests_of(disk, class));
         let values = OWNERS.map(requests).to_vec();
         Bar { name, values }
@@ -199,7 +199,7 @@ fn disks(section: &mut Section, stores: &[&StoreView]) {
     });
 }
 
-fn heat(name: String, disk: &DiskView) -> HeatPanel {
+fn heat(name: String, disk: &StoreReport) -> HeatPanel {
     let is_data = |operation: &str| matches!(operation, "read" | "write");
     let (data, others): (Vec<_>, Vec<_>) =
         disk.heat.iter().partition(|cell| is_data(&cell.operation));

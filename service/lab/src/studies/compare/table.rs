@@ -1,9 +1,9 @@
 //! The side-by-side tables.
 
-use lumpscope_proto::v1::OperationReport;
+use lumpscope_proto::v1::{AuditReport, BlockReport, OperationReport, StoreReport};
 
 use super::modelled::ModelledView;
-use super::report::{ClientView, Comparison, DiskView, StoreView, TracerView};
+use super::report::{ClientView, Comparison, StoreView, TracerView};
 use crate::disks::StoreKind;
 use crate::experiment::report::{Cell, Table, Unit};
 use crate::human;
@@ -172,20 +172,32 @@ impl<'a> Rows<'a> {
     }
 
     /// For what only the service knows, probes or not.
-    fn disk(&mut self, name: &str, cell: impl Fn(&DiskView) -> Cell) {
+    fn disk(&mut self, name: &str, cell: impl Fn(&StoreReport) -> Cell) {
         self.row(name, |store| {
             store.disk.as_ref().map_or(Cell::Nothing, &cell)
         });
     }
 
     /// For what only the probes know.
-    fn observed(&mut self, name: &str, cell: impl Fn(&DiskView) -> Cell) {
+    fn observed(&mut self, name: &str, cell: impl Fn(&StoreReport) -> Cell) {
         self.disk(name, |disk| {
             if disk.observed {
                 cell(disk)
             } else {
                 Cell::Nothing
             }
+        });
+    }
+
+    fn block(&mut self, name: &str, cell: impl Fn(&BlockReport) -> Cell) {
+        self.observed(name, |disk| {
+            disk.block.as_ref().map_or(Cell::Nothing, &cell)
+        });
+    }
+
+    fn audit(&mut self, name: &str, cell: impl Fn(&AuditReport) -> Cell) {
+        self.observed(name, |disk| {
+            disk.audit.as_ref().map_or(Cell::Nothing, &cell)
         });
     }
 }
@@ -249,7 +261,7 @@ pub(super) fn methods(stores: &[StoreView]) -> Vec<String> {
     methods
 }
 
-pub(super) fn operation<'a>(disk: &'a DiskView, method: &str) -> Option<&'a OperationReport> {
+pub(super) fn operation<'a>(disk: &'a StoreReport, method: &str) -> Option<&'a OperationReport> {
     disk.operations
         .iter()
         .find(|operation| operation.method == method && operation.count > 0)
@@ -286,23 +298,19 @@ fn block_requests(rows: &mut Rows<'_>) {
             Cell::value(ratio, Unit::Ratio)
         });
     }
-    rows.observed("reads and writes", |disk| {
-        Cell::count(disk.block.data_requests)
+    rows.block("reads and writes", |block| Cell::count(block.data_requests));
+    rows.block("sequential", |block| {
+        share(block.sequential, block.data_requests)
     });
-    rows.observed("sequential", |disk| {
-        share(disk.block.sequential, disk.block.data_requests)
+    rows.block("median |seek distance|", |block| {
+        bytes(block.seek_median_bytes)
     });
-    rows.observed("median |seek distance|", |disk| {
-        bytes(disk.block.seek_median_bytes)
-    });
-    rows.observed("99% |seek distance|", |disk| {
-        bytes(disk.block.seek_p99_bytes)
-    });
+    rows.block("99% |seek distance|", |block| bytes(block.seek_p99_bytes));
 }
 
 /// Block requests of one owner class.
-pub(super) fn requests_of(disk: &DiskView, class: &str) -> u64 {
-    let owners = disk.block.owners.iter();
+pub(super) fn requests_of(disk: &StoreReport, class: &str) -> u64 {
+    let owners = disk.block.iter().flat_map(|block| &block.owners);
     let owners = owners.filter(|owner| owner.owner == class);
     owners.map(|owner| owner.requests).sum()
 }
@@ -316,20 +324,17 @@ fn unasked(rows: &mut Rows<'_>) {
 
 fn trust(rows: &mut Rows<'_>) {
     rows.section("Can it be trusted?");
-    rows.observed("own bytes tied", |disk| {
-        let block = &disk.block;
+    rows.block("own bytes tied", |block| {
         share(block.attributed_bytes + block.shared_bytes, block.own_bytes)
     });
-    rows.observed("of these, shared", |disk| {
-        share(disk.block.shared_bytes, disk.block.own_bytes)
+    rows.block("of these, shared", |block| {
+        share(block.shared_bytes, block.own_bytes)
     });
-    rows.observed("requests seen", |disk| {
-        Cell::count(disk.audit.seen_requests)
+    rows.audit("requests seen", |audit| Cell::count(audit.seen_requests));
+    rows.audit("counted by the kernel", |audit| {
+        Cell::count(audit.kernel_requests)
     });
-    rows.observed("counted by the kernel", |disk| {
-        Cell::count(disk.audit.kernel_requests)
-    });
-    rows.observed("lost events", |disk| Cell::count(disk.audit.lost_events));
+    rows.audit("lost events", |audit| Cell::count(audit.lost_events));
     if rows.stores.iter().any(|store| store.tracer.is_some()) {
         let traced = |of: fn(&TracerView) -> Cell| {
             move |store: &StoreView| store.tracer.as_ref().map_or(Cell::Nothing, of)
@@ -344,5 +349,5 @@ fn trust(rows: &mut Rows<'_>) {
         );
         rows.row("equal, bytes too", traced(|one| yes(one.equal)));
     }
-    rows.observed("complete", |disk| yes(disk.audit.complete));
+    rows.audit("complete", |audit| yes(audit.complete));
 }

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::ensure;
+use lumpscope_proto::v1::StoreReport;
 use lumpscope_units::columns::{trimmed, words};
 use lumpscope_units::escape::escaped;
 use lumpscope_units::tell;
@@ -23,7 +24,6 @@ use crate::human;
 use crate::load::runner::{Durability, Run, RunOptions};
 use crate::process::{Interrupt, STORE, tie_to_parent};
 use crate::studies::compare::fetch_report;
-use crate::studies::compare::report::DiskView;
 use crate::studies::host::{Host, runtime};
 use crate::studies::predict::drive_named;
 use crate::studies::seeds::DRIVE;
@@ -61,7 +61,7 @@ struct Seen {
 /// A store beside which another process read the disk.
 #[derive(Serialize)]
 struct Disturbed {
-    disk: DiskView,
+    disk: StoreReport,
     /// The slowest request for which the reader is named; if there is none, the slowest.
     explained: String,
     /// The reader is named.
@@ -165,7 +165,7 @@ fn reader(disk: &Path) -> Command {
 }
 
 impl Disturbed {
-    fn of(disk: DiskView) -> Disturbed {
+    fn of(disk: StoreReport) -> Disturbed {
         let mut slowest = disk.slowest.iter().map(|request| &request.sentence);
         let named = slowest.clone().find(|told| told.contains("dd["));
         let explained = named.or_else(|| slowest.next()).cloned();
@@ -177,10 +177,10 @@ impl Disturbed {
     }
 
     fn trust(&self) -> String {
-        let (audit, block) = (&self.disk.audit, &self.disk.block);
-        if !self.disk.observed {
-            return format!("Not observed: {}", self.disk.not_observed_because);
-        }
+        let disk = &self.disk;
+        let (true, Some(audit), Some(block)) = (disk.observed, &disk.audit, &disk.block) else {
+            return format!("Not observed: {}", disk.not_observed_because);
+        };
         let tied = block.attributed_bytes + block.shared_bytes;
         format!(
             "{} block requests seen, {} counted by the kernel. Of {} that the service read and wrote, {} \

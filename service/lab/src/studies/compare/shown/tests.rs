@@ -1,7 +1,8 @@
 //! The report of a fixed comparison: its important cells, its width, and what is missing is said.
 
 use lumpscope_proto::v1::{
-    AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, StageTime,
+    AuditReport, BlockReport, HeatCell, OperationReport, OwnerTotal, SlowRequest, StageTime,
+    StoreReport,
 };
 
 use super::super::modelled::{ModelledView, OwnerView};
@@ -25,7 +26,7 @@ fn latency(kind: &str, base_us: u64) -> Summary {
     }
 }
 
-fn disk() -> DiskView {
+fn disk() -> StoreReport {
     let stage = |stage: &str, total_ns| StageTime {
         stage: stage.to_owned(),
         total_ns,
@@ -45,7 +46,7 @@ fn disk() -> DiskView {
         device_to_ns: 1 << 23,
         count: 12,
     };
-    DiskView {
+    StoreReport {
         device: "loop7".to_owned(),
         observed: true,
         operations: vec![OperationReport {
@@ -56,7 +57,7 @@ fn disk() -> DiskView {
             block_requests: 100,
             ..OperationReport::default()
         }],
-        block: BlockReport {
+        block: Some(BlockReport {
             owners: vec![
                 owner("request", 100, 1 << 20),
                 owner("fs-metadata", 3, 12_288),
@@ -70,19 +71,19 @@ fn disk() -> DiskView {
             shared_bytes: 95,
             unattributed_bytes: 5,
             ..BlockReport::default()
-        },
-        audit: AuditReport {
+        }),
+        audit: Some(AuditReport {
             seen_requests: 103,
             kernel_requests: 103,
             complete: true,
             ..AuditReport::default()
-        },
+        }),
         heat: vec![heat],
-        slowest: vec![SlowView {
+        slowest: vec![SlowRequest {
             sentence: "put of 1 MiB took 16 ms: ".to_owned() + &"the head moved ".repeat(9),
-            ..SlowView::default()
+            ..SlowRequest::default()
         }],
-        ..DiskView::default()
+        ..StoreReport::default()
     }
 }
 
@@ -271,7 +272,8 @@ fn what_is_missing_is_said() {
     disk.observed = false;
     disk.not_observed_because = "no privilege".to_owned();
     disk.heat.clear();
-    let audit = &mut comparison.stores[2].disk.as_mut().unwrap().audit;
+    let disk = comparison.stores[2].disk.as_mut().unwrap();
+    let audit = disk.audit.as_mut().unwrap();
     audit.complete = false;
     audit.finding = "3 events were lost".to_owned();
     comparison.stores[0].modelled.clear();
