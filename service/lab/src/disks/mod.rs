@@ -83,7 +83,7 @@ fn explained(error: LoopError) -> anyhow::Error {
 }
 
 /// Kind of store that a lab disk is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
     /// The bare block device.

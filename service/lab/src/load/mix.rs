@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lumpscope_client::Code;
+use lumpscope_engine::Placement;
 use lumpscope_units::escape::escaped;
 use lumpscope_units::{human, tell};
 use tokio::time::interval_at;
 
 use super::pace::{Pace, Worker, drive};
-use super::target::{Failure, Refusal, Region, StoreClient};
+use super::target::{Failure, Refusal, StoreClient};
 use super::{Latency, Measured, Meter};
 
 /// Bytes beyond one lump, so that lumps differ: each is a window into one buffer.
@@ -289,7 +290,7 @@ impl MixWorker {
                 let from = fastrand::usize(..SPREAD);
                 let body = self.content.slice(from..from + self.mix.size);
                 self.states[slot].1 = State::Unknown;
-                let put = client.put(id, body, Region::Data).await;
+                let put = client.put(id, body, Placement::Data).await;
                 let answer = put.map_err(Failure::refusal)?;
                 (answer.latency, self.mix.size, State::Put(from))
             }
@@ -370,7 +371,7 @@ mod tests {
             &mut self,
             id: u128,
             body: Bytes,
-            _region: Region,
+            _placement: Placement,
         ) -> Result<Answer<Option<bool>>, Failure> {
             tokio::task::yield_now().await;
             answer(Some(self.lumps.insert(id, body).is_none()))

@@ -12,7 +12,6 @@ use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
 use lumpscope_platter::live::LiveOptions;
 use lumpscope_units::{Size, tell};
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,8 +56,8 @@ pub struct LabArgs {
     #[arg(long)]
     no_ext4_journal: bool,
     /// Make only this store; repeat for more. The raw one needs no mount, and no CAP_SYS_ADMIN
-    #[arg(long, value_name = "STORE", value_parser = PossibleValuesParser::new(StoreKind::ALL.map(StoreKind::name)))]
-    only: Vec<String>,
+    #[arg(long, value_enum, value_name = "STORE")]
+    only: Vec<StoreKind>,
     /// Further arguments of `lumpscope serve`
     #[arg(last = true, value_name = "ARGS OF serve")]
     serve: Vec<OsString>,
@@ -68,8 +67,7 @@ impl LabArgs {
     /// Stores to make and serve.
     fn kinds(&self) -> Vec<StoreKind> {
         let mut kinds = StoreKind::ALL.to_vec();
-        let is_wanted = |kind: &StoreKind| self.only.iter().any(|name| name == kind.name());
-        kinds.retain(|kind| self.only.is_empty() || is_wanted(kind));
+        kinds.retain(|kind| self.only.is_empty() || self.only.contains(kind));
         kinds
     }
 }

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use super::content::content;
 use super::order::{Step, position};
 use super::{Mismatch, RunError, Shared};
-use crate::load::target::{Answer, Failure, Region, StoreClient};
+use crate::load::target::{Answer, Failure, StoreClient};
 use crate::workload::Command;
-use lumpscope_engine::crc32c;
+use lumpscope_engine::{Placement, crc32c};
 
 /// Longest that one call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -49,8 +49,10 @@ async fn call(
     shared: &Shared,
 ) -> Result<Duration, Failure> {
     match step.command {
-        Command::Put { id, size } => put(client, (id, size, Region::Data), step, shared).await,
-        Command::Embed { id, size } => put(client, (id, size, Region::Journal), step, shared).await,
+        Command::Put { id, size } => put(client, (id, size, Placement::Data), step, shared).await,
+        Command::Embed { id, size } => {
+            put(client, (id, size, Placement::Embedded), step, shared).await
+        }
         Command::Get { id, size } => {
             let Answer { value, latency } = client.get(id.into()).await?;
             let expected = shared.checksums[position(id)].load(Ordering::Acquire);
@@ -83,14 +85,14 @@ async fn call(
 
 async fn put(
     client: &mut dyn StoreClient,
-    (id, size, region): (u64, u64, Region),
+    (id, size, placement): (u64, u64, Placement),
     step: &Step,
     shared: &Shared,
 ) -> Result<Duration, Failure> {
     let body = content(id, step.version, size);
     let checksum = u64::from(crc32c::of(&body));
     shared.checksums[position(id)].store(checksum, Ordering::Release);
-    let Answer { value, latency } = client.put(id.into(), body, region).await?;
+    let Answer { value, latency } = client.put(id.into(), body, placement).await?;
     let new = step.version == 1;
     if value.is_some_and(|created| created != new) {
         return Err(Mismatch::Existed(new).into());

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_engine::{
-    Durability as EngineDurability, Error, LumpBuf, LumpId, LumpRange, Placement, RequestCtx, Store,
+    Durability, Error, LumpBuf, LumpId, LumpRange, Placement, RequestCtx, Store,
 };
 use tokio::sync::oneshot;
 
-use super::{Answer, Durability, Failure, Refusal, Region, StoreClient};
+use super::{Answer, Failure, Refusal, StoreClient};
 
 /// Pause before memory for a lump is asked for again.
 const NO_MEMORY: Duration = Duration::from_millis(1);
@@ -53,13 +53,6 @@ fn tell<T>(sender: oneshot::Sender<Told<T>>, result: Result<T, Error>) {
 }
 
 impl EngineClient {
-    fn durability(&self) -> EngineDurability {
-        match self.durability {
-            Durability::Synced => EngineDurability::Synced,
-            Durability::Journaled => EngineDurability::Journaled,
-        }
-    }
-
     async fn memory(&self, len: usize) -> Result<LumpBuf, Failure> {
         let len = u64::try_from(len).unwrap_or(u64::MAX);
         loop {
@@ -77,15 +70,11 @@ impl StoreClient for EngineClient {
         &mut self,
         id: u128,
         body: Bytes,
-        region: Region,
+        placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let mut lump = self.memory(body.len()).await?;
         lump.extend(&body)?;
-        let placement = match region {
-            Region::Data => Placement::Data,
-            Region::Journal => Placement::Embedded,
-        };
-        let (ctx, durability) = (RequestCtx::default(), self.durability());
+        let (ctx, durability) = (RequestCtx::default(), self.durability);
         called(|sender| {
             let done = Box::new(move |result: Result<_, _>, _| {
                 tell(
@@ -113,7 +102,7 @@ impl StoreClient for EngineClient {
     }
 
     async fn delete(&mut self, id: u128) -> Result<Answer<Option<bool>>, Failure> {
-        let durability = self.durability();
+        let durability = self.durability;
         called(|sender| {
             let done = Box::new(move |result: Result<_, _>, _| {
                 tell(
@@ -128,7 +117,7 @@ impl StoreClient for EngineClient {
     }
 
     async fn delete_range(&mut self, start: u128, end: u128) -> Result<Answer<u64>, Failure> {
-        let durability = self.durability();
+        let durability = self.durability;
         let (ctx, start, end) = (RequestCtx::default(), LumpId(start), LumpId(end));
         called(|sender| {
             let done = Box::new(move |result: Result<_, _>, _| {

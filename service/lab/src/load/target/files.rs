@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_engine::buffer::BufferPool;
 
-use super::{Answer, Durability, Failure, Region, StoreClient};
+use super::{Answer, Durability, Failure, Placement, StoreClient};
 use crate::disks::direct;
 
 /// Alignment that suits `O_DIRECT` on every disk, in bytes.
@@ -61,7 +61,7 @@ impl StoreClient for FilesClient {
         &mut self,
         id: u128,
         body: Bytes,
-        _region: Region,
+        _placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let (dir, durability) = (Arc::clone(&self.dir), self.durability);
         blocking(move || {

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_client::{Client, Options, Retry};
-use serde::Serialize;
+pub use lumpscope_engine::Durability;
+use lumpscope_engine::Placement;
 
 use engine::EngineClient;
 use files::FilesClient;
@@ -30,17 +31,6 @@ pub(crate) use s3::{REGION, random_word};
 use service::ServiceClient;
 use weed::WeedClient;
 pub use weed::WeedVolumes;
-
-/// Failures that an acknowledged change survives.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// A power cut: data and record are on stable storage.
-    #[default]
-    Synced,
-    /// The death of the process: data and record are written; the flush follows at once.
-    Journaled,
-}
 
 /// The store that a load is put on.
 #[derive(Clone)]
@@ -74,15 +64,6 @@ pub enum Target {
     Rados(RadosPool),
     /// Volumes of SeaweedFS, each put with its fsync.
     Weed(WeedVolumes),
-}
-
-/// Where the bytes of a put go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Region {
-    /// Into the data region.
-    Data,
-    /// Into the journal, with the record.
-    Journal,
 }
 
 /// An answer, and how long the call took that it came from.
@@ -203,7 +184,7 @@ pub trait StoreClient: Send {
         &mut self,
         id: u128,
         body: Bytes,
-        region: Region,
+        placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure>;
 
     /// The lump in pieces.

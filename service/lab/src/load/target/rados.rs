@@ -18,7 +18,7 @@ use libloading::Library;
 
 use super::files::blocking;
 use super::memory::Home;
-use super::{Answer, Failure, Region, StoreClient};
+use super::{Answer, Failure, Placement, StoreClient};
 
 /// The library, as Debian's librados2 installs it.
 const LIBRARY: &str = "librados.so.2";
@@ -173,7 +173,7 @@ impl StoreClient for RadosClient {
         &mut self,
         id: u128,
         body: Bytes,
-        _region: Region,
+        _placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let put = self.ask(id, move |of, name| {
             // SAFETY: the pool is open; name and bytes live as long as the call.

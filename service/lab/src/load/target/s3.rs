@@ -17,7 +17,7 @@ use ureq::Agent;
 
 use super::download::Download;
 use super::files::blocking;
-use super::{Answer, Failure, Region, StoreClient};
+use super::{Answer, Failure, Placement, StoreClient};
 
 /// How long a signature is good for, and a call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -127,7 +127,7 @@ impl StoreClient for S3Client {
         &mut self,
         id: u128,
         body: Bytes,
-        _region: Region,
+        _placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure> {
         self.ask(move |s3| {
             let begin = Instant::now();

@@ -6,10 +6,11 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lumpscope_client::{Client, Error, LumpId, PutOptions};
+use lumpscope_engine::{Durability, Placement};
 use lumpscope_proto::v1;
 use tokio_stream::StreamExt as _;
 
-use super::{Answer, Durability, Failure, Refusal, Region, StoreClient};
+use super::{Answer, Failure, Refusal, StoreClient};
 
 pub(super) struct ServiceClient {
     client: Client,
@@ -59,13 +60,13 @@ impl StoreClient for ServiceClient {
         &mut self,
         id: u128,
         body: Bytes,
-        region: Region,
+        placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let options = PutOptions {
             durability: self.durability,
-            placement: match region {
-                Region::Data => v1::Placement::Data,
-                Region::Journal => v1::Placement::Embedded,
+            placement: match placement {
+                Placement::Data => v1::Placement::Data,
+                Placement::Embedded => v1::Placement::Embedded,
             },
             ..PutOptions::default()
         };

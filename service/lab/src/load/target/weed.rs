@@ -11,7 +11,7 @@ use ureq::Agent;
 
 use super::download::Download;
 use super::files::blocking;
-use super::{Answer, Failure, Region, StoreClient};
+use super::{Answer, Failure, Placement, StoreClient};
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -94,7 +94,7 @@ impl StoreClient for WeedClient {
         &mut self,
         id: u128,
         body: Bytes,
-        _region: Region,
+        _placement: Placement,
     ) -> Result<Answer<Option<bool>>, Failure> {
         let volumes = self.volumes.clone();
         blocking(move || {
