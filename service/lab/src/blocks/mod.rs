@@ -9,8 +9,9 @@ mod rewrites;
 use std::fs;
 use std::path::Path;
 
-use lumpscope_observer::TappedRequest;
-use lumpscope_observer::{AuditReport, BlockOp, BlockTap, Class, TapError, TappedDisk};
+use lumpscope_observer::{
+    AuditReport, BlockLine, BlockOp, BlockTap, Class, TapError, TappedDisk, TappedRequest,
+};
 use lumpscope_platter::trace::{Op, Trace, Traced};
 use serde::Serialize;
 
@@ -152,6 +153,30 @@ fn traced(request: &TappedRequest, own: Own, takes_fua: bool) -> Option<Traced> 
         issue_ns,
         done_ns: request.done_ns.max(issue_ns),
         own: by_program && !of_file_system,
+    })
+}
+
+/// A block request as the observer tells it, that completed then. `None`: nothing that a disk of
+/// platters does. When its issue was not seen it is that of its completion; FUA is not told.
+#[must_use]
+pub fn traced_line(line: &BlockLine, done_ns: u64) -> Option<Traced> {
+    let op = match line.operation.as_str() {
+        "read" => Op::Read,
+        "write" => Op::Write,
+        "flush" => Op::Flush,
+        "discard" => Op::Discard,
+        _ => return None,
+    };
+    let issue_ns = done_ns.saturating_sub(line.device_ns.unwrap_or(0));
+    Some(Traced {
+        op,
+        fua: false,
+        sector: line.sector,
+        sectors: line.sectors,
+        queue_ns: issue_ns.saturating_sub(line.queue_ns.unwrap_or(0)),
+        issue_ns,
+        done_ns,
+        own: matches!(line.owner.as_str(), "request" | "store"),
     })
 }
 

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use lumpscope_lab::blocks::traced_line;
 use lumpscope_observer::{BlockLine, TraceRequest, WallClock};
 use lumpscope_platter::disk::{CachePolicy, Policy};
 use lumpscope_platter::drive::Drive;
 use lumpscope_platter::queue::{Order, Queueing};
 use lumpscope_platter::replay::{Prediction, WhatIf, replay};
-use lumpscope_platter::trace::{Op, Trace, Traced};
+use lumpscope_platter::trace::{Op, Trace};
 use lumpscope_units::human;
 use serde_json::json;
 
@@ -136,30 +137,11 @@ fn as_trace(lines: &[BlockLine], clock: WallClock) -> Trace {
     let mut missing = 0;
     let mut requests = Vec::new();
     for line in lines {
-        let op = match line.operation.as_str() {
-            "read" => Some(Op::Read),
-            "write" => Some(Op::Write),
-            "flush" => Some(Op::Flush),
-            "discard" => Some(Op::Discard),
-            _ => None,
-        };
-        let (Some(op), Some(device_ns)) = (op, line.device_ns) else {
-            missing += 1;
-            continue;
-        };
         let done_ns = clock.monotonic_ns(line.done_unix_ns);
-        let issue_ns = done_ns.saturating_sub(device_ns);
-        requests.push(Traced {
-            op,
-            // A recording does not tell.
-            fua: false,
-            sector: line.sector,
-            sectors: line.sectors,
-            queue_ns: issue_ns.saturating_sub(line.queue_ns.unwrap_or(0)),
-            issue_ns,
-            done_ns,
-            own: matches!(line.owner.as_str(), "request" | "store"),
-        });
+        match traced_line(line, done_ns) {
+            Some(request) if line.device_ns.is_some() => requests.push(request),
+            _ => missing += 1,
+        }
     }
     Trace::new(requests, missing)
 }

@@ -10,6 +10,7 @@ use lumpscope_proto::v1::{BlockLine, TraceRequest, TraceResponse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::blocks::traced_line;
 use crate::experiment::report::Dots;
 use crate::human;
 
@@ -157,7 +158,7 @@ impl DiskObservations {
         let mut requests: Vec<(Traced, MadeFor)> = lines
             .blocks
             .iter()
-            .filter_map(|block| Some((traced(block)?, made_for(block))))
+            .filter_map(|block| Some((drawn(block)?, made_for(block))))
             .collect();
         requests.sort_by_key(|(request, _)| (request.issue_ns, request.queue_ns, request.sector));
         let (requests, made_for) = requests.into_iter().unzip();
@@ -168,7 +169,7 @@ impl DiskObservations {
         let begin = trace.requests.first().map_or(0, |first| first.issue_ns);
         let mut groups = GROUPS.map(|_| Vec::new());
         for block in &lines.blocks {
-            let Some(request) = traced(block) else {
+            let Some(request) = drawn(block) else {
                 continue;
             };
             if matches!(request.op, Op::Read | Op::Write) {
@@ -209,27 +210,8 @@ fn group(block: &BlockLine) -> usize {
     }
 }
 
-/// `None`: nothing that is drawn.
-fn traced(block: &BlockLine) -> Option<Traced> {
-    let op = match block.operation.as_str() {
-        "read" => Op::Read,
-        "write" => Op::Write,
-        "flush" => Op::Flush,
-        "discard" => Op::Discard,
-        _ => return None,
-    };
-    let done_ns = u64::try_from(block.done_unix_ns).ok()?;
-    let issue_ns = done_ns.saturating_sub(block.device_ns.unwrap_or(0));
-    Some(Traced {
-        op,
-        fua: false,
-        sector: block.sector,
-        sectors: block.sectors,
-        queue_ns: issue_ns.saturating_sub(block.queue_ns.unwrap_or(0)),
-        issue_ns,
-        done_ns,
-        own: matches!(block.owner.as_str(), "request" | "store"),
-    })
+fn drawn(block: &BlockLine) -> Option<Traced> {
+    traced_line(block, u64::try_from(block.done_unix_ns).ok()?)
 }
 
 #[cfg(test)]
