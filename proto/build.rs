@@ -52,7 +52,7 @@ const SHOWN: [&str; 35] = [
 ];
 
 /// Messages that recordings of the observer hold too.
-const RECORDED: [&str; 2] = ["OwnerTotal", "HeadMove"];
+const RECORDED: [&str; 3] = ["AuditReport", "OwnerTotal", "HeadMove"];
 
 /// Fields whose JSON is not what serde derives.
 const FORMS: [(&str, &str); 10] = [
@@ -110,7 +110,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for message in RECORDED {
         let path = format!("lumpscope.v1.{message}");
-        generate = generate.message_attribute(path, "#[derive(serde::Deserialize)]");
+        generate =
+            generate.message_attribute(path, "#[derive(serde::Deserialize)] #[serde(default)]");
     }
     for (field, form) in FORMS {
         let path = format!("lumpscope.v1.{field}");

@@ -26,6 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 use lumpscope_ebpf_common::{InFlight, flag, op, stats};
+use lumpscope_proto::v1;
 use lumpscope_units::human::{count, counted};
 
 use crate::clock::monotonic_ns;
@@ -517,9 +518,8 @@ fn untold_moves_in(seen: &Counters) -> Option<HeadMove> {
 fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
     let seen = &compared.seen;
     let kernel = compared.kernel.unwrap_or_default();
-    let mut report = AuditReport {
+    let told = v1::AuditReport {
         seen_requests: compared.seen_requests(),
-        owned: seen[stats::SEEN_REQUESTS..][..OPS].iter().sum(),
         kernel_requests: kernel.after.requests,
         seen_bytes: compared.seen_bytes(),
         kernel_bytes: kernel.after.bytes,
@@ -527,12 +527,17 @@ fn judge(compared: &Compared, misses: u64, lasts: bool) -> AuditReport {
         unmatched: unmatched_in(seen).saturating_sub(compared.sequences.started_before),
         recursion_misses: misses,
         found_late: seen[stats::FOUND_LATE],
-        unsent: seen[stats::UNSENT],
         in_flight_full: seen[stats::IN_FLIGHT_FULL],
         reissues: seen[stats::REISSUES],
+        not_sampled: seen[stats::NOT_SAMPLED],
+        ..v1::AuditReport::default()
+    };
+    let mut report = AuditReport {
+        told,
+        owned: seen[stats::SEEN_REQUESTS..][..OPS].iter().sum(),
+        unsent: seen[stats::UNSENT],
         failed: seen[stats::ERRORS],
         merged: kernel.after.merged,
-        not_sampled: seen[stats::NOT_SAMPLED],
         untold: untold_in(seen),
         untold_moves: untold_moves_in(seen),
         untold_own_bytes: seen[stats::UNTOLD_OWN_BYTES],
@@ -634,7 +639,8 @@ impl AuditReport {
         let told: u64 = told.iter().map(|total| total.requests).sum();
         self.unread = self.owned.saturating_sub(told);
         if self.complete && self.unread > 0 {
-            self.finding += &format!("; of {} of them the owner is not known yet", self.unread);
+            self.told.finding +=
+                &format!("; of {} of them the owner is not known yet", self.unread);
         }
     }
 }

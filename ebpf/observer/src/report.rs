@@ -1,7 +1,9 @@
 //! Reports: messages of `lumpscope/v1/observe.proto`, filled here, and the few things that are more than these.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use lumpscope_proto::v1;
 pub use lumpscope_proto::v1::{
     BlockIo, BlockLine, BlockReport, Bucket, FailureTotal, GuardedOpen, HeadMove, HeatCell,
     LostTime, OperationReport, OwnerTotal, ProbeProgram, ProcessTotal, SlowRequest, StageTime,
@@ -40,67 +42,49 @@ pub struct StoreReport {
     pub slowest: Vec<SlowRequest>,
 }
 
-/// Can the numbers be trusted?
+/// Can the numbers be trusted? The message, and what clients are not told.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AuditReport {
-    /// Completions seen by the probes.
-    pub seen_requests: u64,
-    /// Those of them that have an owner: all but the empty writes that ask for a flush.
+    /// As clients are told.
+    #[serde(flatten)]
+    pub told: v1::AuditReport,
+    /// Those of the completions seen that have an owner: all but the empty writes that ask for a flush.
     pub owned: u64,
     /// Of these: their owner has still to be found.
     pub unread: u64,
-    /// Completions counted by the kernel's disk statistics over the same time.
-    pub kernel_requests: u64,
-    /// Bytes of the completions seen.
-    pub seen_bytes: u64,
-    /// Bytes counted by the kernel.
-    pub kernel_bytes: u64,
-    /// Events lost between kernel and user space, exactly.
-    pub lost_events: u64,
-    /// Requests whose start was not seen, or whose table was full.
-    pub unmatched: u64,
-    /// Times the kernel skipped a probe because it was already running.
-    pub recursion_misses: u64,
-    /// Completions that no program was shown and that were found later: counted in `seen_requests`,
-    /// their device time is unknown.
-    pub found_late: u64,
     /// Completed requests that no program was shown being sent to the disk: counted in
     /// `seen_requests`, their device time and distance are unknown.
     pub unsent: u64,
-    /// Requests that did not fit into the table of those in flight.
-    pub in_flight_full: u64,
-    /// Requests sent to the disk again because the driver was busy.
-    pub reissues: u64,
     /// Requests that failed, exactly.
     pub failed: u64,
     /// What the kernel merged into requests that were waiting, as it counts: bios that were read,
     /// written, discarded.
     pub merged: [u64; 3],
-    /// Events not handed out because the event policy did not ask for them.
-    pub not_sampled: u64,
-    /// Block requests of which submission (thread or io_uring) and place name the same I/O.
-    pub agreements: u64,
-    /// Those of which they name different ones.
-    pub conflicts: u64,
-    /// Own block requests whose submission was not seen, as those that kernel workers make.
-    pub submission_unknown: u64,
-    /// Block requests whose owner is not certain: place and time suit another one as well.
-    pub ambiguous: u64,
     /// Completed block requests without an event, by operation: their owner is `unknown`.
     pub untold: Vec<OwnerTotal>,
     /// Those of them that have a seek distance; absent: none.
     pub untold_moves: Option<HeadMove>,
     /// Bytes that this process read and wrote in them.
     pub untold_own_bytes: u64,
-    /// True: nothing was lost and the kernel's statistics agree.
-    pub complete: bool,
     /// True: the two counts differ by more than was under way, but have not for long. Within seconds
     /// they agree, or the audit says that it is incomplete. Not `complete` meanwhile if the kernel
     /// has counted more.
     pub settling: bool,
-    /// In words, what is incomplete and why.
-    pub finding: String,
+}
+
+impl Deref for AuditReport {
+    type Target = v1::AuditReport;
+
+    fn deref(&self) -> &v1::AuditReport {
+        &self.told
+    }
+}
+
+impl DerefMut for AuditReport {
+    fn deref_mut(&mut self) -> &mut v1::AuditReport {
+        &mut self.told
+    }
 }
 
 impl AuditReport {

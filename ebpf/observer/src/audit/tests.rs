@@ -209,7 +209,7 @@ fn what_was_skipped_may_have_been_for_what_is_not_known() {
         };
         let report = judge(&compared, 2, true);
         assert!(report.complete, "{report:?}");
-        report.finding
+        report.told.finding
     };
     let (skipped, none) = (
         "the kernel skipped a probe 2 times",

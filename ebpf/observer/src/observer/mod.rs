@@ -341,10 +341,9 @@ impl ObserverShared {
 
 /// Of a store whose disk is not watched.
 fn not_audited(store: &ObservedStore) -> AuditReport {
-    AuditReport {
-        finding: format!("not observed: {}", store.status.why_not),
-        ..AuditReport::default()
-    }
+    let mut report = AuditReport::default();
+    report.told.finding = format!("not observed: {}", store.status.why_not);
+    report
 }
 
 /// The background thread.

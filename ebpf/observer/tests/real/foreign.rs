@@ -299,12 +299,12 @@ fn starts_leave_no_doubt(path: &Path, strangers: &str, at: &str) {
             it.write(1, round % 100 * 8192, 4096);
             it.io(&[1], Purpose::Flush, Op::Flush, 0, 0);
             let audit = it.observer.glance(STORE).expect("the store").audit;
-            flapped.extend((!audit.complete && !audit.settling).then_some(audit.finding));
+            flapped.extend((!audit.complete && !audit.settling).then_some(audit.told.finding));
         }
         drop(strangers);
         sh("sync", &["-f", at]);
         let audit = it.report().audit;
-        doubts.extend((!audit.complete).then_some(audit.finding));
+        doubts.extend((!audit.complete).then_some(audit.told.finding));
     }
     assert!(doubts.is_empty(), "{at}, of {starts}: {doubts:#?}");
     let all = starts * reports;

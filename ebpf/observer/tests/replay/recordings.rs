@@ -84,10 +84,8 @@ fn names_audits_and_traces_are_in_a_recording() {
         "#,
     );
     let finding = "incomplete: 2 events did not fit into the ring";
-    let audit = AuditReport {
-        finding: finding.to_owned(),
-        ..AuditReport::default()
-    };
+    let mut audit = AuditReport::default();
+    audit.told.finding = finding.to_owned();
     for input in [
         Input::Ended(EndedRequest {
             store: 3,

@@ -24,7 +24,7 @@ pub fn store_report(r: obs::StoreReport, with_heat: bool) -> v1::StoreReport {
         not_observed_because: r.not_observed_because,
         operations: r.operations,
         block: Some(block),
-        audit: Some(audit(r.audit)),
+        audit: Some(r.audit.told),
         heat: if with_heat { r.heat } else { Vec::new() },
         slowest: r.slowest,
     }
@@ -45,28 +45,6 @@ fn distance(cell: &obs::HeatCell) -> (u64, u64) {
     let (first, last) = (cell.seek_from_bytes, cell.seek_to_bytes.saturating_sub(512));
     let (one, other) = (first.unsigned_abs(), last.unsigned_abs());
     (one.min(other), one.max(other).saturating_add(1))
-}
-
-fn audit(a: obs::AuditReport) -> v1::AuditReport {
-    v1::AuditReport {
-        seen_requests: a.seen_requests,
-        kernel_requests: a.kernel_requests,
-        seen_bytes: a.seen_bytes,
-        kernel_bytes: a.kernel_bytes,
-        lost_events: a.lost_events,
-        unmatched: a.unmatched,
-        recursion_misses: a.recursion_misses,
-        complete: a.complete,
-        finding: a.finding,
-        found_late: a.found_late,
-        in_flight_full: a.in_flight_full,
-        reissues: a.reissues,
-        not_sampled: a.not_sampled,
-        agreements: a.agreements,
-        conflicts: a.conflicts,
-        submission_unknown: a.submission_unknown,
-        ambiguous: a.ambiguous,
-    }
 }
 
 /// How a store is observed and guarded.

@@ -222,7 +222,7 @@ fn run(target: &StoreTarget, in_ring: bool) -> Result<RunTrace, String> {
     let traced = tracer.finish();
     it.observer.shutdown();
     if !report.audit.complete {
-        return Err(report.audit.finding);
+        return Err(report.audit.told.finding);
     }
     Ok(RunTrace {
         told,

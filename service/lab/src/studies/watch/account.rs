@@ -391,16 +391,15 @@ mod tests {
             (BlockOp::Write, Class::Own, own, 1_600_000_000),
             (BlockOp::Flush, Class::Other, 0, 0),
         ];
+        let mut audit = AuditReport::default();
+        audit.told.complete = true;
         let disk = TappedDisk {
             disk: "none".to_owned(),
             requests: requests
                 .map(|(op, class, tgid, sector)| request(op, class, tgid, sector))
                 .to_vec(),
             dropped: 0,
-            audit: AuditReport {
-                complete: true,
-                ..AuditReport::default()
-            },
+            audit,
         };
         let map = FileMap::of_one((500_000_000, 500_000_016), 1);
         let names = ["/other", "/file"].map(PathBuf::from);

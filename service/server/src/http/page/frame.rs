@@ -266,6 +266,8 @@ mod tests {
     /// After so many puts, each with two writes of its own and a seek.
     fn report(puts: u64) -> StoreReport {
         let text = str::to_owned;
+        let mut audit = AuditReport::default();
+        audit.told.complete = true;
         StoreReport {
             observed: true,
             operations: vec![OperationReport {
@@ -306,10 +308,7 @@ mod tests {
                 }],
                 ..BlockReport::default()
             },
-            audit: AuditReport {
-                complete: true,
-                ..AuditReport::default()
-            },
+            audit,
             heat: vec![HeatCell {
                 owner: text("request"),
                 operation: text("write"),
