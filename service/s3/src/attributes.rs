@@ -111,11 +111,6 @@ fn without_chunks(encoding: &str) -> String {
     rest.join(", ")
 }
 
-/// The time of a date of HTTP, in any of the three forms that are read (RFC 9110, 5.6.7).
-pub(super) fn parsed_date(text: &str) -> Option<Timestamp> {
-    Some(httpdate::parse_http_date(text).ok()?.into())
-}
-
 /// A date as HTTP has it.
 pub(super) fn date(given: Option<&Timestamp>) -> Option<String> {
     let mut text = Vec::new();

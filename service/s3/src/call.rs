@@ -14,7 +14,7 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 use super::access::{Keys, denied};
 use super::body::Flow;
 use super::checks::Checks;
-use super::{MAX_XML, attributes, error, xml};
+use super::{MAX_XML, error, xml};
 use lumpscope_objects::ETag;
 use lumpscope_server::config::S3Etag;
 use lumpscope_server::door::{Access, Grants};
@@ -110,6 +110,11 @@ impl Tags {
     }
 }
 
+/// The time of a date of HTTP, in any of the three forms that are read (RFC 9110, 5.6.7).
+pub(super) fn parsed_date(text: &str) -> Option<Timestamp> {
+    Some(httpdate::parse_http_date(text).ok()?.into())
+}
+
 pub(super) fn wrong(why: impl Into<String>) -> S3Error {
     S3Error::with_message(S3ErrorCode::InvalidArgument, why.into())
 }
@@ -157,7 +162,7 @@ impl Call {
     /// As [`Self::header`].
     pub(super) fn date(&self, name: &str) -> S3Result<Option<Timestamp>> {
         let invalid = || wrong(format!("the header {name} is not a date"));
-        let parse = |text| attributes::parsed_date(text).ok_or_else(invalid);
+        let parse = |text| parsed_date(text).ok_or_else(invalid);
         self.header(name)?.map(parse).transpose()
     }
 

@@ -23,7 +23,7 @@ use s3s::xml::{SerResult, Serialize, Serializer};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::attributes::timestamp;
-use super::call::{Call, Tags, wrong};
+use super::call::{Call, Tags, parsed_date, wrong};
 use super::endpoint::{EXPIRATION, Endpoint, no_version, quoted, signed};
 use super::error::DAMAGE;
 use super::inside::Inside;
@@ -171,7 +171,7 @@ fn is_of(headers: &HeaderMap, info: &ObjectInfo) -> bool {
     };
     let text = value.to_str().unwrap_or_default();
     let modified = timestamp(info.modified_ms / 1000 * 1000);
-    let date = attributes::parsed_date(text);
+    let date = parsed_date(text);
     text.trim_matches('"') == info.etag.to_string() || date == Some(modified)
 }
 

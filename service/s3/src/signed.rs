@@ -5,7 +5,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
-use super::attributes;
+use super::call::parsed_date;
 use super::parameters::pairs;
 use super::reply::REGION;
 
@@ -139,7 +139,7 @@ fn dated(headers: &HeaderMap, signed: &str) -> Option<(HeaderName, HeaderValue)>
     let date = headers
         .get(DATE)
         .filter(|_| signed.split(';').any(|name| name == "date"))?;
-    let time = attributes::parsed_date(date.to_str().ok()?)?;
+    let time = parsed_date(date.to_str().ok()?)?;
     let time = time::OffsetDateTime::from(time);
     let text = format!(
         "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
