@@ -83,8 +83,11 @@ impl Endpoint {
     /// Name of a store that S3 would serve and that did not open.
     fn out(&self) -> Option<String> {
         let failed = self.stores.failed();
-        let is_served = |name: &String| self.only.as_ref().is_none_or(|only| name == only);
-        failed.iter().map(|it| it.name.clone()).find(is_served)
+        let only = self.only.as_ref();
+        let mut served = failed
+            .iter()
+            .filter(|it| only.is_none_or(|only| it.name == *only));
+        served.next().map(|it| it.name.clone())
     }
 
     /// The store that has a bucket; where there is only one, that.

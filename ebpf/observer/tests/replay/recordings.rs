@@ -4,7 +4,7 @@ use std::io::{BufReader, Cursor, Read};
 
 use lumpscope_observer::{
     AuditReport, BlockLine, Correlator, EndedRequest, Input, MAX_LINE, Op, Replay, ReplayError,
-    TraceContext,
+    TraceContext, TraceRequest,
 };
 
 use crate::support::{Feed, declared, ended, finished, put, raw_store, recording, wrote};
@@ -55,6 +55,23 @@ fn the_same_lines_give_the_same_result() {
         assert_eq!(a.slowest(None, false, 100), b.slowest(None, false, 100));
         assert_eq!(lines_a, lines_b);
     }
+}
+
+#[test]
+fn a_filter_leaves_the_reports_as_they_are() {
+    let text = recording("ext4.jsonl");
+    let (all, mut lines, _) = replayed(&text);
+    let (journal, mut filtered) = ("fs-journal".to_owned(), Vec::new());
+    let mut replay = Replay::filtered(TraceRequest {
+        owner: journal.clone(),
+        ..TraceRequest::default()
+    });
+    let result = replay.read(text.as_bytes(), |line| filtered.push(line));
+    result.expect("it is whole");
+    lines.retain(|line| line.owner == journal);
+    assert!(!lines.is_empty());
+    assert_eq!(filtered, lines);
+    assert_eq!(replay.report("store 0"), all.report("store 0"));
 }
 
 #[test]

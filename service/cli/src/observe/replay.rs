@@ -12,8 +12,8 @@ use super::live::Doubts;
 use crate::error::file as file_error;
 use crate::output::complain;
 
-/// Reads a recording; each block request of the filter is handed to `on_block`. One that is cut off is taken as
-/// far as it goes, which is said on stderr.
+/// Reads a recording; each block request of the filter is handed to `on_block`. One that is cut off
+/// is taken as far as it goes, which is said on stderr.
 pub(super) async fn read(
     path: &Path,
     filter: v1::TraceRequest,

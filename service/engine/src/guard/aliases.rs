@@ -116,12 +116,12 @@ fn take_below(
         held.extend(other.claim()?);
     }
     let Some((path, found)) = this.find_below() else {
-        return match this.below_is_locked() {
-            false => Ok(()),
-            true => Err(Taken::By(User::Alias {
+        if this.below_is_locked() {
+            return Err(Taken::By(User::Alias {
                 name: format!("the file of /dev/{}, which has another name now", this.name),
-            })),
-        };
+            }));
+        }
+        return Ok(());
     };
     let metadata = found.metadata()?;
     let by = || {

@@ -175,6 +175,7 @@ mod tests {
     #[test]
     fn a_run_adds_up() {
         let mut meter = Meter::new();
+        assert_eq!(meter.finish().latency, Latency::default());
         for us in 1..=1000 {
             meter.request(4096, Duration::from_micros(us));
         }
@@ -185,6 +186,7 @@ mod tests {
         let near = |ns: u64, us: u64| ns.abs_diff(us * 1000) <= us * 2;
         assert!(near(measured.latency.p50_ns, 500), "{measured:?}");
         assert!(near(measured.latency.p99_ns, 990), "{measured:?}");
+        assert!(near(measured.latency.p9999_ns, 1000), "{measured:?}");
         assert!(near(measured.latency.max_ns, 1000), "{measured:?}");
         assert!(measured.bytes_per_second().abs() < f64::EPSILON);
 

@@ -109,8 +109,10 @@ fn wrong_with(
     keys: &[&X509Certificate<'_>],
     lists: &[&RevocationList],
 ) -> Option<String> {
-    let raw = |it: &X509Certificate<'_>| it.public_key().raw.to_vec();
-    if keys.iter().any(|key| raw(key) != raw(keys[0])) {
+    if keys
+        .iter()
+        .any(|key| key.public_key().raw != keys[0].public_key().raw)
+    {
         return Some(format!(
             "two CAs are named {name}: with revocation lists each needs a name of its own"
         ));

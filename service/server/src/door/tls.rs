@@ -125,7 +125,7 @@ impl Tls {
         self.identity.not_after
     }
 
-    /// Revocation lists whose next update is past, by authority, with its time in seconds since 1970.
+    /// Authority of each revocation list with when its next one was to come, in seconds since 1970.
     pub(super) fn next_updates(&self) -> impl Iterator<Item = (String, i64)> {
         self.lists.iter().filter_map(RevocationList::next_update)
     }
