@@ -1,5 +1,6 @@
 //! The clock that block events carry, and the time of day.
 
+use std::ops::RangeInclusive;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -11,8 +12,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Readings of both clocks that are less apart are of the same offset.
-const APART_NS: u64 = 1_000_000;
+/// Two offsets that are less apart are of the same time of day.
+const APART_NS: i64 = 1_000_000;
+
+/// Readings of both clocks, of which the best is taken.
+const READINGS: usize = 4;
 
 /// Offset from `CLOCK_MONOTONIC` to the time since 1970; by default none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,17 +28,26 @@ impl WallClock {
     /// As the two clocks stand to each other now.
     #[must_use]
     pub fn now() -> WallClock {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let unix_ns = since_1970.map_or(0, |time| time.as_nanos());
-        WallClock::of(monotonic_ns(), u64::try_from(unix_ns).unwrap_or(u64::MAX))
+        let offsets = (0..READINGS).map(|_| offset_now());
+        let best = offsets.min_by_key(|offset| offset.end() - offset.start());
+        WallClock {
+            offset_ns: best.map_or(0, |offset| *offset.end()),
+        }
     }
 
     /// As they stand now, if somebody has set the time of day. Else it stays as it is, for two readings always
     /// differ a little, and a recording is to say what was said live.
     pub(crate) fn renewed(self) -> WallClock {
-        let now = WallClock::now();
-        let set = self.offset_ns.abs_diff(now.offset_ns) > APART_NS;
-        if set { now } else { self }
+        if self.is_within(&offset_now()) {
+            self
+        } else {
+            WallClock::now()
+        }
+    }
+
+    /// False: somebody has set the time of day since. However long a reading took, it alone does not show that.
+    fn is_within(self, offset: &RangeInclusive<i64>) -> bool {
+        (offset.start() - APART_NS..=offset.end() + APART_NS).contains(&self.offset_ns)
     }
 
     /// As they stood at a moment of which both times are known.
@@ -58,6 +71,16 @@ impl WallClock {
     }
 }
 
+/// The offset is one of these: the monotonic clock is read before and after the time of day, and a thread may be
+/// stopped in between.
+fn offset_now() -> RangeInclusive<i64> {
+    let before = signed(monotonic_ns());
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let after = signed(monotonic_ns());
+    let unix_ns = since_1970.map_or(0, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
+    unix_ns - after..=unix_ns - before
+}
+
 fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
@@ -79,5 +102,15 @@ mod tests {
         let set = recorded.renewed();
         assert_ne!(set, recorded);
         assert_eq!(set.renewed(), set);
+    }
+
+    #[test]
+    fn a_reading_that_was_interrupted_does_not_set_the_clock() {
+        let clock = WallClock::of(100, 1_000_100);
+        let second = 1_000_000_000;
+        assert!(clock.is_within(&(1_000_000 - second..=1_000_000)));
+        assert!(clock.is_within(&(1_000_000..=1_000_000 + second)));
+        assert!(!clock.is_within(&(3_000_000..=3_000_000)));
+        assert!(!clock.is_within(&(-second..=-second)));
     }
 }
