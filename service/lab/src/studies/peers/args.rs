@@ -62,6 +62,20 @@ pub struct PeersArgs {
     pub(super) study: StudyArgs,
 }
 
+impl PeersArgs {
+    /// Peers to run, in order.
+    pub(super) fn wanted(&self) -> Vec<Who> {
+        if self.only.is_empty() {
+            return Who::ALL.to_vec();
+        }
+        let mut wanted = self.only.clone();
+        if self.s3.is_some() && !wanted.contains(&Who::GivenS3) {
+            wanted.push(Who::GivenS3);
+        }
+        wanted
+    }
+}
+
 /// Shares of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
@@ -85,7 +99,24 @@ fn mix(text: &str) -> Result<Mix, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, FromArgMatches as _};
+
     use super::*;
+
+    #[test]
+    fn a_server_that_is_named_runs_beside_the_chosen_peers() {
+        let wanted = |words: &[&str]| {
+            let command = PeersArgs::augment_args(clap::Command::new("peers"));
+            let matches = command.no_binary_name(true).get_matches_from(words);
+            PeersArgs::from_arg_matches(&matches).map(|args| args.wanted())
+        };
+        let url = "http://127.0.0.1:9000";
+        let both = [Who::Service, Who::GivenS3];
+        assert_eq!(wanted(&["--only", "service"]).expect("right"), both[..1]);
+        let named = wanted(&["--only", "service", "--s3", url]);
+        assert_eq!(named.expect("right"), both);
+        assert_eq!(wanted(&["--s3", url]).expect("right"), Who::ALL);
+    }
 
     #[test]
     fn mixes_are_read() {

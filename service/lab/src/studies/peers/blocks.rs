@@ -155,7 +155,7 @@ pub(super) fn measure(
 impl Bench<'_> {
     /// Measures every wanted peer; what cannot be measured is left out, and why is kept.
     pub(super) fn all_costs(&self, drive: &Drive, data: &mut Data) -> anyhow::Result<()> {
-        for who in self.wanted() {
+        for who in self.args.wanted() {
             self.interrupt.check()?;
             if !who.is_service() && self.args.only.is_empty() {
                 continue;

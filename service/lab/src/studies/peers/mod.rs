@@ -290,7 +290,7 @@ impl Bench<'_> {
         &mut self,
         work: impl FnOnce(&Self) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
-        let wanted = self.wanted();
+        let wanted = self.args.wanted();
         let runs =
             |who: &Who| self.missing(*who).is_none() && (!self.args.blocks || who.is_service());
         let used = |kind: &StoreKind| wanted.iter().any(|who| runs(who) && who.disk() == *kind);
@@ -324,7 +324,7 @@ impl Bench<'_> {
     fn rounds(&self) -> anyhow::Result<Data> {
         let mut data = Data::default();
         for round in 1..=self.args.rounds {
-            for who in experiment::alternate(self.wanted(), round) {
+            for who in experiment::alternate(self.args.wanted(), round) {
                 self.interrupt.check()?;
                 if data.left_out.iter().any(|left| left.who == who) {
                     continue;
@@ -350,14 +350,6 @@ impl Bench<'_> {
             }
         }
         Ok(data)
-    }
-
-    /// Peers to run, in order.
-    fn wanted(&self) -> Vec<Who> {
-        match self.args.only.is_empty() {
-            true => Who::ALL.to_vec(),
-            false => self.args.only.clone(),
-        }
     }
 
     /// Peer whose values are compared with those of the others.
