@@ -1,6 +1,7 @@
 //! The certificate and the logins in force, and how new ones take their place.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +24,9 @@ use crate::error::ServerError;
 use crate::files;
 
 /// A certificate that ends within this time is warned of: a week.
-const SOON_SECONDS: i64 = 7 * 24 * 3600;
+const SOON_SECONDS: i64 = 7 * DAY_SECONDS;
+/// After this time age is warned of again.
+const DAY_SECONDS: i64 = 24 * 3600;
 /// The certificate of a client is checked again after this time at the latest.
 const RECHECK: Duration = Duration::from_mins(1);
 
@@ -49,6 +52,8 @@ pub struct Reloader {
     state: ArcSwap<DoorState>,
     /// Digest of the files as they were just before they were last read, whatever came of it.
     seen: Mutex<[u8; 32]>,
+    /// Last warning of age, in seconds since 1970.
+    warned: AtomicI64,
     /// Tells the connections of a reload.
     reloads: watch::Sender<()>,
     metrics: Arc<DoorMetrics>,
@@ -56,7 +61,7 @@ pub struct Reloader {
 
 #[derive(Debug)]
 struct DoorState {
-    tls: Option<Tls>,
+    tls: Option<Arc<Tls>>,
     logins: Arc<Logins>,
     s3: Arc<Credentials>,
 }
@@ -70,8 +75,11 @@ impl DoorState {
         wrong: &mut Vec<ServerError>,
     ) -> Option<Self> {
         let tls_before = before.and_then(|before| before.tls.as_ref());
-        let tls = config.tls();
-        let tls = tls.map(|files| Tls::load(&files, tls_before, wrong));
+        let tls = config.tls().map(|files| {
+            let tls = Tls::load(&files, tls_before.map(Arc::as_ref), wrong);
+            // What rustls alone refuses must not keep a token from being withdrawn.
+            tls.map(Arc::new).or_else(|| tls_before.cloned())
+        });
         let logins = Logins::load(config).map(|mut logins| {
             if let Some(before) = before {
                 logins.keep(&before.logins);
@@ -95,7 +103,7 @@ impl DoorState {
     fn summary(&self) -> Reloaded {
         Reloaded {
             tokens: self.logins.tokens(),
-            certificate_not_after: self.tls.as_ref().map(Tls::not_after),
+            certificate_not_after: self.tls.as_deref().map(Tls::not_after),
             s3_keys: self.s3.len(),
         }
     }
@@ -113,11 +121,13 @@ impl Reloader {
             Some(state) if wrong.is_empty() => state,
             _ => return Err(wrong.swap_remove(0)),
         };
+        let warned = AtomicI64::new(now());
         warn_of_age(&state);
         Ok(Self {
             config: config.clone(),
             state: ArcSwap::from_pointee(state),
             seen: Mutex::new(seen),
+            warned,
             reloads: watch::Sender::default(),
             metrics,
         })
@@ -146,6 +156,7 @@ impl Reloader {
             error!(%error, "not reloaded: what this file said before stays in force");
         }
         if let Some(state) = state.map(Arc::new) {
+            self.warned.store(now(), Ordering::Relaxed);
             warn_of_age(&state);
             self.state.store(Arc::clone(&state));
             // Calls that begin from now on find the new list; those without an end of their own end.
@@ -208,6 +219,20 @@ impl Reloader {
         if now != seen {
             // The error is logged where it is found.
             let _ = self.reload();
+        } else {
+            self.warn_again();
+        }
+    }
+
+    /// Warns of age once a day, and when a revocation list has passed its next update.
+    fn warn_again(&self) {
+        let (state, now) = (self.state.load(), now());
+        let last = self.warned.load(Ordering::Relaxed);
+        let passed = |(_, until): (String, i64)| (last..now).contains(&until);
+        let passed = |tls: &Tls| tls.next_updates().any(passed);
+        if now - last >= DAY_SECONDS || state.tls.as_deref().is_some_and(passed) {
+            self.warned.store(now, Ordering::Relaxed);
+            warn_of_age(&state);
         }
     }
 
@@ -315,10 +340,15 @@ fn warn_of_age(state: &DoorState) {
 
 /// Seconds until a time in seconds since 1970; negative: since then.
 fn seconds_left(until: i64) -> i64 {
+    until.saturating_sub(now())
+}
+
+/// In seconds since 1970.
+fn now() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    until.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -340,6 +370,56 @@ mod tests {
 
     fn start(config: &ServeConfig) -> Result<Arc<DoorState>, ServerError> {
         Ok(Reloader::new(config, Arc::default())?.state.load_full())
+    }
+
+    #[test]
+    fn a_list_that_passes_its_next_update_is_warned_of_when_it_does_and_daily() {
+        const NEXT: i64 = 1_700_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| Some(folder.path().join(name));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["ca".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let cert = params.self_signed(&key).unwrap().pem();
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        let list = rcgen::CertificateRevocationListParams {
+            this_update: epoch,
+            next_update: epoch + Duration::from_secs(NEXT.unsigned_abs()),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        let config = ServeConfig {
+            tls_cert: path("cert.pem"),
+            tls_key: path("key.pem"),
+            tls_client_ca: path("cert.pem"),
+            tls_client_crl: path("clients.crl"),
+            ..ServeConfig::default()
+        };
+        write(&path("cert.pem").unwrap(), &cert);
+        write(&path("key.pem").unwrap(), &key.serialize_pem());
+        let list = list.signed_by(&rcgen::Issuer::new(params, key)).unwrap();
+        write(&path("clients.crl").unwrap(), &list.pem().unwrap());
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(Mutex::new(log.reopen().unwrap()))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let told = || {
+                let log = std::fs::read_to_string(log.path()).unwrap();
+                log.matches("the revocation list is out of date").count()
+            };
+            let reloader = Reloader::new(&config, Arc::default()).unwrap();
+            reloader.look();
+            assert_eq!(told(), 1);
+            for (warned, all) in [(NEXT, 2), (now() - DAY_SECONDS, 3)] {
+                reloader.warned.store(warned, Ordering::Relaxed);
+                reloader.look();
+                reloader.look();
+                assert_eq!(told(), all);
+            }
+        });
     }
 
     #[test]

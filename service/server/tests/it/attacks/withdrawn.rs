@@ -12,6 +12,10 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use lumpscope_server::config::ServeConfig;
+use rcgen::{
+    CrlDistributionPoint, CrlIssuingDistributionPoint, CrlScope, DnValue, RevocationReason,
+    date_time_ymd,
+};
 use tonic::transport::Channel;
 
 use crate::common::web::Events;
@@ -22,6 +26,32 @@ use crate::door::harness::{
 use crate::door::reload::{HalfPut, known};
 
 const ALL: &str = "scopes = [\"observe\"]";
+
+/// Authority with an RSA key, whose list is signed with SHA-1: made by OpenSSL, as ring signs with
+/// neither.
+const SHA1_CA: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIB2TCCAUKgAwIBAgIUe/qR7xSm9hzd53zEAu9Ab/RZyc4wDQYJKoZIhvcNAQEL
+BQAwDjEMMAoGA1UEAwwDb2xkMCAXDTI2MTEyOTE5MDc1NVoYDzIxMjYxMTA1MTkw
+NzU1WjAOMQwwCgYDVQQDDANvbGQwgZ8wDQYJKoZIhvcNAQEBBQADgY0AMIGJAoGB
+AJkItuipe3wdYZ759+/y7+aDembhtD7rjqiGoueYCzOf8p3We04Kd0RsxeRnOxW/
+A1XyekXVDkzwDo+fe8zHVcJMqSr3SRZjANWlXMOHrVjI9D0H7XMSS+H8PmLADrYH
+hKNRbCm8nP0uLsTSFTmlsiKFHnWnAZoJ45aJcQZMP0JbAgMBAAGjMjAwMA8GA1Ud
+EwEB/wQFMAMBAf8wHQYDVR0OBBYEFFdnREHc7C5gh39ayDf4sdOKudg8MA0GCSqG
+SIb3DQEBCwUAA4GBAD/HclhkQv7D2OC7EJTItmVM6JxqmF8n9QQbFnP8LmG+fBwe
+oDAv6Guvt90bQWiUh3H3KCLDFzTnSHXdy8a+H2QxVFzF6TIL7cZLtxOeGg8G0XFt
+AnNMJLhtxJ8FzyH+3/LryHVYL0VGp0RAgeFxuwF5TAYKT+4jYRsLf1gdg7ba
+-----END CERTIFICATE-----
+";
+const SHA1_LIST: &str = "\
+-----BEGIN X509 CRL-----
+MIHnMFICAQEwDQYJKoZIhvcNAQEFBQAwDjEMMAoGA1UEAwwDb2xkFw0yNjExMjkx
+OTA3NTVaGA8yMTI2MTEwNTE5MDc1NVqgDjAMMAoGA1UdFAQDAgEBMA0GCSqGSIb3
+DQEBBQUAA4GBAFtR6x8yVJYd8Pj3MD96Bpjvub0hTbi/bpfJ3RVYDkcUFcdpWNyg
+xnqG0K0ElhUhUSLZAqhHnMzHoS8NYHA5C7AZXFgbPOd7Aji1pPFzGLziHTGZ8bDv
+tB51eT/QrPURVGPbRQaKjFyxveEt+Pxk9vtAuFim8sc+2O2DdiDiAHz5
+-----END X509 CRL-----
+";
 
 /// Reads a stream to its end.
 async fn end_of<T>(mut stream: Streaming<T>) -> Result<(), Status> {
@@ -282,6 +312,143 @@ async fn lists_of_another_authority_lock_nobody_out() {
     let started = lumpscope_server::serve::Service::start(config).await;
     let error = started.err().expect("it is refused").to_string();
     assert!(error.contains("there is no list of"), "{error}");
+}
+
+/// A list of `year` for the clients or authorities of `scope` that name `point`.
+fn list_for(
+    authority: &Authority,
+    revoked: &[&Pair],
+    year: i32,
+    point: &str,
+    scope: Option<CrlScope>,
+) -> String {
+    authority.revoke_with(revoked, |list| {
+        list.this_update = date_time_ymd(year, 1, 1);
+        list.issuing_distribution_point = Some(CrlIssuingDistributionPoint {
+            distribution_point: CrlDistributionPoint {
+                uris: vec![point.to_owned()],
+            },
+            scope,
+        });
+    })
+}
+
+#[tokio::test]
+async fn an_older_list_for_more_or_fewer_certificates_hides_no_newer_one() {
+    const POINT: &str = "http://ca/list";
+    let (ours, theirs) = (Authority::new(), Authority::named("clients"));
+    let (folder, config) = place_for(&ours, &theirs);
+    let crl = folder.path().join("clients.crl");
+    let service = Serving::start(config).await;
+    let (first, second) = (theirs.sign("goes"), theirs.sign("stays"));
+    let goes = watching(&service, &ours, &first).await.unwrap();
+    let mut stays = watching(&service, &ours, &second).await.unwrap();
+    let users = Some(CrlScope::UserCertsOnly);
+    let newer = |scope| list_for(&theirs, &[&first], 2025, POINT, scope);
+    for older in [
+        theirs.revoke(&[]),
+        list_for(&theirs, &[], 2024, POINT, None),
+        list_for(&theirs, &[], 2024, "http://elsewhere/list", users) + &theirs.revoke(&[]),
+    ] {
+        std::fs::write(&crl, older + &newer(users)).unwrap();
+        let message = service.reloader.reload().unwrap_err().to_string();
+        let why = "there are two lists of CN=clients";
+        assert!(message.contains(why), "{message}");
+        stays.goes_on().await;
+    }
+    // Those that no certificate has in common both count.
+    let others = [
+        list_for(&theirs, &[], 2024, POINT, Some(CrlScope::CaCertsOnly)),
+        newer(users),
+    ];
+    std::fs::write(&crl, others.concat()).unwrap();
+    service.reloader.reload().unwrap();
+    goes.goes_away().await;
+    stays.goes_on().await;
+    drop(stays);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_with_a_bad_entry_keeps_no_token_alive() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (folder, mut config) = place_for(&ours, &theirs);
+    let entries = [token("stays", "s", ALL), token("goes", "g", ALL)];
+    config.tokens = Some(tokens(folder.path(), &entries));
+    let service = Serving::start(config).await;
+    let client = theirs.sign("client");
+    let channel = service.tls(&ours, Some(&client)).await.unwrap();
+    let mut goes = ObserveClient::new(with_token(channel, "g"));
+    drop(goes.trace(v1::TraceRequest::default()).await.unwrap());
+    // The reason of an entry: 0a 01 01, which is CgEB where it begins a group of three bytes. There
+    // is no reason 7.
+    let mut lists = ["x", "xx", "xxx"].into_iter().map(|name| {
+        let other = Authority::named(name);
+        other.revoke_with(&[&client], |list| {
+            list.revoked_certs[0].reason_code = Some(RevocationReason::KeyCompromise);
+        })
+    });
+    let list = lists.find(|list| list.contains("CgEB")).unwrap();
+    let bad = list.replace("CgEB", "CgEH");
+    let crl = theirs.revoke(&[]) + &bad;
+    std::fs::write(folder.path().join("clients.crl"), crl).unwrap();
+    tokens(folder.path(), &entries[..1]);
+    let message = service.reloader.reload().unwrap_err().to_string();
+    assert!(message.contains("clients.crl: "), "{message}");
+    assert!(!message.contains("cert.pem"), "{message}");
+    let asked = goes.trace(v1::TraceRequest::default()).await;
+    let status = asked.unwrap_err();
+    assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
+    let fresh = service.tls(&ours, Some(&client)).await.unwrap();
+    let mut stays = ObserveClient::new(with_token(fresh, "s"));
+    drop(stays.trace(v1::TraceRequest::default()).await.unwrap());
+    drop((stays, goes));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn lists_that_rustls_would_refuse_at_each_handshake() {
+    let (ours, theirs) = (Authority::new(), Authority::named("clients"));
+    let (folder, config) = place_for(&ours, &theirs);
+    let [ca, crl] = ["clients.pem", "clients.crl"].map(|name| folder.path().join(name));
+    let service = Serving::start(config).await;
+    let client = theirs.sign("stays");
+    let mut stays = watching(&service, &ours, &client).await.unwrap();
+    let printable = DnValue::PrintableString("clients".try_into().unwrap());
+    let printable = theirs.renamed(printable);
+    std::fs::write(&ca, [&theirs.pem, SHA1_CA].concat()).unwrap();
+    for (lists, why) in [
+        (
+            theirs.revoke(&[]) + SHA1_LIST,
+            "the list of CN=old in it is signed with sha1WithRSAEncryption",
+        ),
+        (printable.revoke(&[]), "no list of CN=clients in it"),
+    ] {
+        std::fs::write(&crl, lists).unwrap();
+        let message = service.reloader.reload().unwrap_err().to_string();
+        assert!(message.contains(why), "{message}");
+        stays.goes_on().await;
+    }
+    drop(stays);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_from_before_the_one_in_force() {
+    let (ours, theirs) = (Authority::new(), Authority::named("clients"));
+    let (folder, config) = place_for(&ours, &theirs);
+    let crl = folder.path().join("clients.crl");
+    let first = theirs.sign("goes");
+    std::fs::write(&crl, theirs.revoke(&[&first])).unwrap();
+    let service = Serving::start(config).await;
+    watching(&service, &ours, &first).await.err().unwrap();
+    let older = theirs.revoke_with(&[], |list| list.this_update = date_time_ymd(2023, 1, 1));
+    std::fs::write(&crl, &older).unwrap();
+    let message = service.reloader.reload().unwrap_err().to_string();
+    let why = "the list of CN=clients in it is older than the one in force";
+    assert!(message.contains(why), "{message}");
+    watching(&service, &ours, &first).await.err().unwrap();
+    service.stop().await;
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use lumpscope_server::door::Reloader;
 use lumpscope_server::error::ServerError;
 use lumpscope_server::serve::Service;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
-    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, DnValue, IsCa,
+    Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -52,10 +52,18 @@ impl Authority {
     }
 
     pub(crate) fn named(name: &str) -> Self {
+        Self::with_key(name, KeyPair::generate().unwrap())
+    }
+
+    /// An authority of another name, or of one written in another way, with this key.
+    pub(crate) fn renamed(&self, name: impl Into<DnValue>) -> Self {
+        Self::with_key(name, self.issuer.key().serialize_der().try_into().unwrap())
+    }
+
+    fn with_key(name: impl Into<DnValue>, key: KeyPair) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self {
             issuer: Issuer::new(params, key),
@@ -91,13 +99,22 @@ impl Authority {
 
     /// A revocation list, PEM.
     pub(crate) fn revoke(&self, pairs: &[&Pair]) -> String {
+        self.revoke_with(pairs, |_| ())
+    }
+
+    /// As [`Authority::revoke`], with changes.
+    pub(crate) fn revoke_with(
+        &self,
+        pairs: &[&Pair],
+        change: impl FnOnce(&mut CertificateRevocationListParams),
+    ) -> String {
         let revoked = |pair: &&Pair| RevokedCertParams {
             serial_number: pair.serial.into(),
             revocation_time: rcgen::date_time_ymd(2024, 1, 1),
             reason_code: None,
             invalidity_date: None,
         };
-        let list = CertificateRevocationListParams {
+        let mut list = CertificateRevocationListParams {
             this_update: rcgen::date_time_ymd(2024, 1, 1),
             next_update: rcgen::date_time_ymd(4096, 1, 1),
             crl_number: SerialNumber::from(1),
@@ -105,6 +122,7 @@ impl Authority {
             revoked_certs: pairs.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
+        change(&mut list);
         list.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 
