@@ -95,8 +95,9 @@ impl Endpoint {
     /// # Errors
     /// `NoSuchBucket`; `ServiceUnavailable`: a store that did not open may have it, or two have it.
     pub(super) fn place(&self, bucket: &str) -> S3Result<Inside> {
-        let mut served = self.served();
+        // First: a store that just opens is in one of the two.
         let out = self.out();
+        let mut served = self.served();
         if served.len() == 1 && out.is_none() {
             return Ok(served.remove(0));
         }
@@ -200,8 +201,11 @@ impl Endpoint {
     /// host's name.
     pub(super) fn bucket_of_host(&self, headers: &HeaderMap) -> S3Result<Option<String>> {
         let is_bucket = |name: &str| {
+            // In this order: a store that just opens, or is just taken out, is in one of the three.
+            let out = self.out();
             let known = self.served().iter().any(|inside| inside.has(name));
-            match self.out().filter(|_| !known && check_bucket_name(name)) {
+            let known = known || self.stores.took_out(name);
+            match out.filter(|_| !known && check_bucket_name(name)) {
                 None => Ok(known),
                 Some(out) => Err(unavailable(format!(
                     "the store {out} did not open and may have the bucket {name} of this host: use \

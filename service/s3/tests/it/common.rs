@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use lumpscope_client::v1;
@@ -100,10 +101,8 @@ impl Running {
 
     /// Has all stores refuse changes, or takes that back.
     pub(crate) fn freeze(&self, frozen: bool) {
-        let service = self.service.as_ref().unwrap();
-        let options = lumpscope_client::Options::new(format!("http://{}", service.grpc));
         self.runtime.block_on(async {
-            let client = lumpscope_client::Client::connect(options).await.unwrap();
+            let client = self.grpc().await;
             if frozen {
                 let changes_only = true;
                 let drain = v1::DrainRequest {
@@ -115,6 +114,33 @@ impl Running {
                 client.resume(v1::ResumeRequest::default()).await.unwrap();
             }
         });
+    }
+
+    /// Takes a store out.
+    pub(crate) fn remove(&self, store: &str) {
+        let ask = v1::RemoveStoreRequest {
+            store: store.to_owned(),
+            ..Default::default()
+        };
+        let removed = async { self.grpc().await.remove_store(ask).await };
+        self.runtime.block_on(removed).unwrap();
+    }
+
+    /// Adds a store; false: it does not open.
+    pub(crate) fn add(&self, name: &str, path: &Path) -> bool {
+        let ask = v1::AddStoreRequest {
+            name: name.to_owned(),
+            path: path.to_str().unwrap().to_owned(),
+            salvage: false,
+        };
+        let added = async { self.grpc().await.add_store(ask).await };
+        self.runtime.block_on(added).is_ok()
+    }
+
+    async fn grpc(&self) -> lumpscope_client::Client {
+        let service = self.service.as_ref().unwrap();
+        let options = lumpscope_client::Options::new(format!("http://{}", service.grpc));
+        lumpscope_client::Client::connect(options).await.unwrap()
     }
 
     pub(crate) fn client(&self) -> HttpClient {

@@ -211,6 +211,41 @@ fn a_store_that_does_not_open_takes_only_its_buckets_out() {
     assert_eq!(running.client().object("/in-b/k").unwrap(), b"B");
 }
 
+/// Neither while it is out, nor when it does not open again, does a request to the host of one of its
+/// buckets reach another.
+#[test]
+fn a_store_that_was_taken_out_leaves_the_hosts_of_its_buckets_known() {
+    let folder = folder();
+    let running = serve(folder.path(), &[("a", 64), ("b", 64)]);
+    let mut client = running.client();
+    make(&mut client, "in-a", "a");
+    make(&mut client, "in-b", "b");
+    client.good(Ask::new("PUT", "/in-a/k").body("A"));
+    client.good(Ask::new("PUT", "/in-b/k").body("B"));
+    let (store, away) = (folder.path().join("b"), folder.path().join("away"));
+    let on = |host: &str| Ask::new("PUT", "/in-a/k").header("host", host).body("A");
+    let refused = |client: &mut HttpClient| {
+        let ask = on("in-b.s3.example.test").body("C");
+        let why = client.refused(ask, 400, "InvalidRequest");
+        assert!(why.contains("set s3-domain"), "{why}");
+        assert_eq!(client.object("/in-a/k").unwrap(), b"A");
+    };
+    running.remove("b");
+    refused(&mut client);
+    // The endpoint's name is what it was, and so is path style.
+    client.good(on("s3.example.test"));
+    client.good(on("localhost"));
+    client.refused(Ask::new("GET", "/in-b/k"), 404, "NoSuchBucket");
+    std::fs::rename(&store, &away).unwrap();
+    std::fs::write(&store, b"not a store").unwrap();
+    assert!(!running.add("b", &store));
+    refused(&mut client);
+    std::fs::rename(&away, &store).unwrap();
+    assert!(running.add("b", &store));
+    refused(&mut client);
+    assert_eq!(client.object("/in-b/k").unwrap(), b"B");
+}
+
 #[test]
 fn a_bucket_that_is_in_two_stores_is_served_from_neither() {
     let folder = folder();

@@ -1,9 +1,11 @@
 //! Stores that are added, taken out, drained and resumed while the service runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lumpscope_engine::Error;
+use lumpscope_objects::Objects;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
@@ -109,7 +111,13 @@ impl Stores {
         let closed = tokio::task::spawn_blocking(move || closing.store.clone().close()).await;
         named.set_gone();
         self.shared.opener.images.forget(name);
-        self.change(|set| set.open.retain(|other| !Arc::ptr_eq(other, named)));
+        let objects = named.objects();
+        let buckets = objects.map(Objects::buckets).unwrap_or_default();
+        self.change(|set| {
+            set.open.retain(|other| !Arc::ptr_eq(other, named));
+            let names = buckets.iter().map(|bucket| bucket.name.clone());
+            Arc::make_mut(&mut set.buckets_out).extend(names);
+        });
         self.shared.opener.observer.remove_store(named.index);
         match closed {
             Ok(Err(error)) if was_in_order && !matches!(error, Error::Closed) => {
@@ -254,11 +262,13 @@ impl Stores {
             let mut changing = Changing {
                 open: set.open.to_vec(),
                 failed: set.failed.to_vec(),
+                buckets_out: Arc::clone(&set.buckets_out),
             };
             how(&mut changing);
             Set {
                 open: Arc::new(changing.open),
                 failed: Arc::new(changing.failed),
+                buckets_out: changing.buckets_out,
             }
         });
     }
@@ -268,6 +278,7 @@ impl Stores {
 struct Changing {
     open: Vec<Arc<NamedStore>>,
     failed: Vec<FailedStore>,
+    buckets_out: Arc<BTreeSet<String>>,
 }
 
 fn set_modes(stores: &[Arc<NamedStore>], mode: Mode) -> Result<(), Refusal> {

@@ -7,6 +7,7 @@ mod named;
 mod opening;
 mod sink;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,6 +60,8 @@ struct StoresShared {
 struct Set {
     open: Arc<Vec<Arc<NamedStore>>>,
     failed: Arc<Vec<FailedStore>>,
+    /// Buckets of the stores that were taken out.
+    buckets_out: Arc<BTreeSet<String>>,
 }
 
 impl Stores {
@@ -123,6 +126,7 @@ impl Stores {
         let set = Set {
             open: Arc::new(open),
             failed: Arc::new(failed),
+            buckets_out: Arc::default(),
         };
         let shared = StoresShared {
             set: ArcSwap::from_pointee(set),
@@ -178,6 +182,13 @@ impl Stores {
     pub fn find_failed(&self, name: &str) -> Option<FailedStore> {
         let failed = self.failed();
         failed.iter().find(|failed| failed.name == name).cloned()
+    }
+
+    /// True: a store that was open and was taken out has this bucket. It stays true when the store
+    /// is added again.
+    #[must_use]
+    pub fn took_out(&self, bucket: &str) -> bool {
+        self.shared.set.load().buckets_out.contains(bucket)
     }
 
     /// Names of all stores, for messages.
