@@ -1,6 +1,9 @@
 //! `serve --check-config`: looks at everything the configuration names, without opening it for
 //! service, because a running service may be using it.
 
+use std::fs;
+use std::io;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
@@ -123,38 +126,118 @@ pub(crate) fn probe_object(path: &Path) -> Result<(), ServerError> {
     )))
 }
 
-/// It may be missing, as it is made at the start.
+/// It may be missing: the start makes it, below the first folder on its path that is there.
 fn flight_folder(path: &Path) -> Result<(), ServerError> {
-    match std::fs::metadata(path) {
-        Ok(meta) if !meta.is_dir() => Err(ServerError::Argument(format!(
-            "flight-recorder = {}: it is no folder",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
+    let missing = |at: &&Path| {
+        let looked = fs::symlink_metadata(at).map_err(|error| error.kind());
+        // Below a file is nothing; the file itself is found next.
+        matches!(looked, Err(NotFound | NotADirectory))
+    };
+    // Without a slash at the end, which would lead through a link.
+    let mut path_up = path.components().as_path().ancestors();
+    let there = path_up.find(|at| !missing(at));
+    there.map_or(Ok(()), |there| is_folder("flight-recorder", path, there))
 }
 
 /// The socket itself need not be there.
 fn socket_place(path: &Path) -> Result<(), ServerError> {
-    let there = std::fs::symlink_metadata(path);
-    if there.is_ok_and(|meta| !meta.file_type().is_socket()) {
-        return Err(ServerError::Argument(format!(
+    is_folder("unix-socket", path, &folder_of(path))?;
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => Ok(()),
+        Ok(_) => Err(ServerError::Argument(format!(
             "unix-socket = {}: there is something else, which is no socket",
             path.display()
-        )));
+        ))),
+        Err(error) if error.kind() == NotFound => Ok(()),
+        Err(source) => Err(not_seen(path, source)),
     }
-    let folder = folder_of(path);
-    match std::fs::metadata(&folder) {
+}
+
+/// Refuses a setting whose path needs a folder where there is none.
+fn is_folder(key: &str, path: &Path, folder: &Path) -> Result<(), ServerError> {
+    match fs::metadata(folder) {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(ServerError::Argument(format!(
-            "unix-socket = {}: {} is no folder",
+            "{key} = {}: {} is no folder",
             path.display(),
             folder.display()
         ))),
-        Err(source) => Err(ServerError::File {
-            what: "look at",
-            path: folder,
-            source,
-        }),
+        Err(source) => Err(not_seen(folder, source)),
+    }
+}
+
+fn not_seen(path: &Path, source: io::Error) -> ServerError {
+    ServerError::File {
+        what: "look at",
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_the_start_cannot_make_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("there")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        symlink(at("there"), at("link")).unwrap();
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        let long = "x".repeat(300);
+        for good in [
+            "there",
+            "there/",
+            "link",
+            "link/new/newer",
+            "new/",
+            "new/../newer",
+        ] {
+            flight_folder(&at(good)).unwrap();
+            fs::create_dir_all(at(good)).unwrap();
+        }
+        flight_folder(Path::new("new/newer")).unwrap();
+        for (bad, named) in [
+            ("file", "file"),
+            ("file/", "file"),
+            ("file/new", "file"),
+            ("file/new/newer", "file"),
+            ("dangling", "dangling"),
+            ("dangling/", "dangling"),
+            ("dangling/new", "dangling"),
+            (long.as_str(), long.as_str()),
+        ] {
+            let told = flight_folder(&at(bad)).unwrap_err().to_string();
+            assert!(
+                told.contains(&*at(named).to_string_lossy()),
+                "{bad}: {told}"
+            );
+            fs::create_dir_all(at(bad)).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_place_where_no_socket_can_be_made_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        socket_place(&at("socket")).unwrap();
+        let long = "x".repeat(300);
+        for (bad, why) in [
+            ("file", "no socket"),
+            ("dangling", "no socket"),
+            ("file/socket", "is no folder"),
+            ("dangling/socket", "look at"),
+            ("none/socket", "look at"),
+            (long.as_str(), "look at"),
+        ] {
+            let told = socket_place(&at(bad)).unwrap_err().to_string();
+            assert!(told.contains(why), "{bad}: {told}");
+        }
     }
 }

@@ -399,6 +399,10 @@ mod tests {
                 ["s3-domain", "DNS name"],
             ),
             (
+                "store = [\"a=/x\"]\nmetrics-listen = \"127.0.0.1:50051\"",
+                ["metrics-listen", "taken by listen"],
+            ),
+            (
                 "store = [\"a=/x\"]\nmax-message = 10",
                 ["max-message", "4K"],
             ),

@@ -31,11 +31,23 @@ fn is_here(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// True: one socket cannot listen where the other does. Port 0: the kernel chooses one.
-fn meet(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-    let same_ip = one.ip() == other.ip() || (any && one.is_ipv4() == other.is_ipv4());
-    same_ip && one.port() == other.port() && one.port() != 0
+/// True: one socket cannot listen where the other does. Port 0: the kernel chooses one. `dual`: as
+/// [`is_dual`].
+fn meet(one: SocketAddr, other: SocketAddr, dual: bool) -> bool {
+    let covers = |one: IpAddr, other: IpAddr| {
+        let both = one.is_ipv4() == other.is_ipv4() || (one.is_ipv6() && dual);
+        one == other || (one.is_unspecified() && both)
+    };
+    // `::ffff:127.0.0.1` is an address of IPv4.
+    let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
+    (covers(a, b) || covers(b, a)) && one.port() == other.port() && one.port() != 0
+}
+
+/// True: a socket on `[::]` has the port for IPv4, too, as it has on every Linux that is not told
+/// otherwise.
+fn is_dual() -> bool {
+    let alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
+    !alone.is_ok_and(|alone| alone.trim() == "1")
 }
 
 /// The first problem, if there is any.
@@ -198,12 +210,13 @@ impl ServeConfig {
             ("metrics-listen", Some(self.metrics_listen)),
             ("s3-listen", self.s3_listen),
         ];
-        let mut before = vec![("listen", self.listen)];
+        let (mut before, dual) = (vec![("listen", self.listen)], is_dual());
         for (key, address) in sockets {
             let Some(address) = address else { continue };
-            if let Some((other, _)) = before.iter().find(|(_, it)| meet(*it, address)) {
+            let first = before.iter().find(|(_, it)| meet(*it, address, dual));
+            if let Some((other, taken)) = first {
                 problems.refuse(false, key, address, || {
-                    format!("it is the address of {other}")
+                    format!("taken by {other} = {taken}; use another port")
                 });
             }
             before.push((key, address));
@@ -340,6 +353,40 @@ impl ServeConfig {
         if let Some(get) = self.get_memory.filter(|get| get.0 > rest) {
             let want = "at most buffer-budget less put-memory";
             problems.within(false, "get-memory", get, want);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As bind and listen answer on Linux, in either order.
+    #[test]
+    fn addresses_meet_where_the_kernel_refuses_the_second() {
+        for (one, other, apart, dual) in [
+            ("127.0.0.1:7", "127.0.0.1:7", true, true),
+            ("127.0.0.1:7", "127.0.0.2:7", false, false),
+            ("127.0.0.1:7", "127.0.0.1:8", false, false),
+            ("127.0.0.1:0", "127.0.0.1:0", false, false),
+            ("0.0.0.0:7", "127.0.0.1:7", true, true),
+            ("0.0.0.0:7", "[::1]:7", false, false),
+            ("127.0.0.1:7", "[::1]:7", false, false),
+            ("[::ffff:127.0.0.1]:7", "127.0.0.1:7", true, true),
+            ("[::ffff:127.0.0.1]:7", "[::1]:7", false, false),
+            ("[::ffff:0.0.0.0]:7", "127.0.0.1:7", true, true),
+            ("[::ffff:0.0.0.0]:7", "[::1]:7", false, false),
+            ("[::]:7", "[::1]:7", true, true),
+            ("[::]:7", "127.0.0.1:7", false, true),
+            ("[::]:7", "0.0.0.0:7", false, true),
+            ("[::]:7", "[::ffff:127.0.0.1]:7", false, true),
+            ("[::]:7", "127.0.0.1:8", false, false),
+        ] {
+            let (a, b) = (one.parse().unwrap(), other.parse().unwrap());
+            for (a, b) in [(a, b), (b, a)] {
+                let found = (meet(a, b, false), meet(a, b, true));
+                assert_eq!(found, (apart, dual), "{a} and {b}");
+            }
         }
     }
 }
