@@ -106,6 +106,7 @@ pub mod guard;
 mod health;
 pub mod inspect;
 pub mod layout;
+mod loops;
 pub mod lump;
 mod machine;
 #[doc(hidden)]

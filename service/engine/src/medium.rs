@@ -7,12 +7,12 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
+use crate::loops::{Loop, backing_file};
 use crate::sysfs::{DeviceNumber, names_in, unescape};
 
 /// Devices that lie on each other, at most.
@@ -95,8 +95,8 @@ impl VolatileMedium {
         if numbered("ram") {
             return Some(Self::RamDisk);
         }
-        if let Ok(below) = fs::read(disk.join("loop/backing_file")) {
-            return Self::below_loop(OsStr::from_bytes(below.trim_ascii_end()), depth);
+        if let Some(path) = backing_file(&disk) {
+            return Self::below_loop(name, &path, depth);
         }
         let below = fs::read_dir(disk.join("slaves")).ok()?;
         below
@@ -104,17 +104,43 @@ impl VolatileMedium {
             .find_map(|slave| Self::of_device(&slave.path(), depth))
     }
 
-    /// The medium of what a loop device shows. A file that has no name any more lies on the file
-    /// system of its folder.
-    fn below_loop(name: &OsStr, depth: usize) -> Option<Self> {
-        let path = Path::new(name);
-        let place = open_place(path).or_else(|_| open_place(path.parent().unwrap_or(path)));
-        let place = place.ok()?;
-        let metadata = place.metadata().ok()?;
-        if metadata.file_type().is_block_device() {
-            return Self::of_device(&DeviceNumber::of(metadata.rdev()).sysfs(), depth);
+    /// The medium of what a loop device shows. Its name may mean something else by now, e.g. when
+    /// something is mounted over it, so a place counts only if it is on the device in the kernel's
+    /// record. A file that has no name any more lies on the file system of its folder.
+    fn below_loop(name: &str, path: &Path, depth: usize) -> Option<Self> {
+        let record = Loop::of(name)?;
+        if record.below_rdev != 0 {
+            return Self::of_device(&DeviceNumber::of(record.below_rdev).sysfs(), depth);
         }
-        Self::of_file(&place, &metadata, depth)
+        let place = [Some(path), path.parent()].into_iter().flatten();
+        let place = place.filter_map(|path| open_place(path).ok());
+        let mut place = place.filter_map(|place| Some((place.metadata().ok()?, place)));
+        match place.find(|(metadata, _)| metadata.dev() == record.below.0) {
+            Some((metadata, place)) => Self::of_file(&place, &metadata, depth),
+            None => Self::of_number(DeviceNumber::of(record.below.0), depth),
+        }
+    }
+
+    /// The medium of a file system of which only the number is known. One that is mounted only
+    /// elsewhere is taken for a disk.
+    fn of_number(number: DeviceNumber, depth: usize) -> Option<Self> {
+        if number.sysfs().exists() {
+            return Self::of_device(&number.sysfs(), depth);
+        }
+        let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let kind = mounts.split(|byte| *byte == b'\n').find_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let other = std::str::from_utf8(fields.nth(2)?).ok()?;
+            let same = DeviceNumber::parse(other)? == number;
+            let mut kind = fields.skip_while(|field| *field != b"-");
+            same.then(|| kind.nth(1)).flatten()
+        });
+        match kind {
+            Some(b"tmpfs" | b"devtmpfs") => Some(Self::Tmpfs),
+            Some(b"ramfs") => Some(Self::Ramfs),
+            Some(b"overlay") => Some(Self::Overlay),
+            _ => None,
+        }
     }
 }
 

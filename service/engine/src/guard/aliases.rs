@@ -9,31 +9,23 @@
 //!   of one file; whoever uses the file itself locks it alone.
 //!
 //! The kernel's own record of a loop device (device and inode number of the file) decides; names
-//! may be gone, or mean something else in this mount namespace. A file that cannot be reached by
+//! may be gone, or mean something else in this mount namespace. A file that cannot be opened by
 //! name is not locked: then a loop device that is made later is not kept away from it. The kernel's
 //! list of locks says whether somebody has locked it already.
 
-#![expect(unsafe_code, reason = "an ioctl without a wrapper")]
-
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, ioctl};
 
 use crate::error::User;
+pub(crate) use crate::loops::as_flags;
+use crate::loops::{Loop, backing_file, open_node};
 pub(crate) use crate::medium::open_place;
 use crate::sysfs::{DeviceNumber, names_in};
-
-/// `LOOP_GET_STATUS64` of `linux/loop.h`.
-const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
-/// `struct loop_info64` in numbers of 64 bits: device, inode, rdevice, offset and size limit come
-/// first.
-type LoopInfo = [u64; 29];
 
 /// Devices that lie on each other, at most.
 const MAX_DEPTH: usize = 8;
@@ -57,19 +49,6 @@ impl From<Errno> for Taken {
     fn from(errno: Errno) -> Self {
         Self::Unknown(errno.into())
     }
-}
-
-/// A loop device that is configured.
-#[derive(Debug)]
-struct Loop {
-    name: String,
-    number: DeviceNumber,
-    /// Device and inode of what is below.
-    below: (u64, u64),
-    /// Number of the block device below; 0 or of no meaning for a file.
-    below_rdev: u64,
-    /// Bytes of what is below that it shows.
-    range: std::ops::Range<u64>,
 }
 
 /// Name of a loop device that shows bytes of the file or block device.
@@ -115,20 +94,16 @@ fn take_below(
     for other in loops.iter().filter(|other| alone && other.overlaps(this)) {
         held.extend(other.claim()?);
     }
+    let taken = |name| Taken::By(User::Alias { name });
     let Some((path, found)) = this.find_below() else {
         if this.below_is_locked() {
-            return Err(Taken::By(User::Alias {
-                name: format!("the file of /dev/{}, which has another name now", this.name),
-            }));
+            let name = format!("the file of /dev/{}, which has another name now", this.name);
+            return Err(taken(name));
         }
         return Ok(());
     };
     let metadata = found.metadata()?;
-    let by = || {
-        Taken::By(User::Alias {
-            name: path.display().to_string(),
-        })
-    };
+    let by = || taken(path.display().to_string());
     if metadata.file_type().is_block_device() {
         // Whoever is on it claims it; other loop devices on it may show other bytes of it.
         match reopen(&found, OFlags::EXCL | OFlags::NONBLOCK) {
@@ -139,7 +114,10 @@ fn take_below(
         return take_below(below.whole(), loops, alone, depth, held);
     }
     let Ok(file) = reopen(&found, OFlags::empty()) else {
-        return Ok(());
+        return match this.below_is_locked() {
+            true => Err(by()),
+            false => Ok(()),
+        };
     };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => held.push(file),
@@ -157,44 +135,6 @@ impl Loop {
         // Only a device that is configured has this folder. It may go away at any time.
         let names = names.filter(|name| devices.join(name).join("loop").is_dir());
         Ok(names.filter_map(|name| Self::of(&name)).collect())
-    }
-
-    /// The kernel's record of a loop device; where the device cannot be opened, its names in sysfs.
-    fn of(name: &str) -> Option<Self> {
-        let sysfs = Path::new("/sys/block").join(name);
-        let text = |file: &str| fs::read_to_string(sysfs.join(file)).ok();
-        let number = DeviceNumber::in_folder(&sysfs)?;
-        let told = |file: &str| text(file)?.trim().parse::<u64>().ok();
-        let (below, below_rdev, offset, limit) = match Self::status(name, number) {
-            Some([device, inode, rdevice, offset, limit, ..]) => {
-                ((device, inode), rdevice, offset, limit)
-            }
-            None => {
-                let below = fs::metadata(backing_file(&sysfs)?).ok()?;
-                let range = (told("loop/offset")?, told("loop/sizelimit")?);
-                ((below.dev(), below.ino()), below.rdev(), range.0, range.1)
-            }
-        };
-        let end = match limit {
-            0 => u64::MAX,
-            limit => offset.saturating_add(limit),
-        };
-        Some(Self {
-            name: name.to_owned(),
-            number,
-            below,
-            below_rdev,
-            range: offset..end,
-        })
-    }
-
-    fn status(name: &str, number: DeviceNumber) -> Option<LoopInfo> {
-        let device = open_node(name, number, OFlags::empty()).ok()?;
-        // SAFETY: the opcode fills one `struct loop_info64`, 232 bytes, for which the type has
-        // room; any bytes are valid numbers.
-        let status = unsafe { Getter::<LOOP_GET_STATUS64, LoopInfo>::new() };
-        // SAFETY: the request writes to its own memory only; on what is no loop device it fails.
-        unsafe { ioctl(&device, status) }.ok()
     }
 
     /// True: it shows bytes of this file or block device, of the disk of this partition, or of one
@@ -227,22 +167,40 @@ impl Loop {
     fn below_is_locked(&self) -> bool {
         let (device, inode) = self.below;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let file = format!("{major:02x}:{minor:02x}:{inode}");
+        let (number, inode) = (format!("{major:02x}:{minor:02x}"), inode.to_string());
+        // The loop device has the number of a subvolume of btrfs, the list that of the whole file
+        // system; neither is a device's. A file elsewhere may fit as well: it is refused then.
+        let same = |other: &str| other == number || (major == 0 && other.starts_with("00:"));
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         // 1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF
         locks.lines().any(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            matches!(fields[..], [_, "FLOCK", _, "WRITE", _, locked, ..] if locked == file)
+            let [_, "FLOCK", _, "WRITE", _, locked, ..] = fields[..] else {
+                return false;
+            };
+            let locked = locked.rsplit_once(':');
+            locked.is_some_and(|(device, file)| file == inode && same(device))
         })
     }
 
     /// The file or device below, opened without access, and its name; `None`: no name leads there.
     fn find_below(&self) -> Option<(PathBuf, File)> {
-        let path = backing_file(&Path::new("/sys/block").join(&self.name))?;
-        let found = open_place(&path).ok()?;
-        let metadata = found.metadata().ok()?;
-        let same = (metadata.dev(), metadata.ino()) == self.below;
-        same.then_some((path, found))
+        let path = backing_file(&Path::new("/sys/block").join(&self.name));
+        // A device has the kernel's name, too, when the node that was used has gone.
+        let device = fs::canonicalize(DeviceNumber::of(self.below_rdev).sysfs());
+        let node = device.ok().and_then(|device| {
+            let name = device.file_name()?;
+            Some(Path::new("/dev").join(name))
+        });
+        [path, node].into_iter().flatten().find_map(|path| {
+            let found = open_place(&path).ok()?;
+            let metadata = found.metadata().ok()?;
+            let same = match metadata.file_type().is_block_device() {
+                true => metadata.rdev() == self.below_rdev,
+                false => (metadata.dev(), metadata.ino()) == self.below,
+            };
+            same.then_some((path, found))
+        })
     }
 }
 
@@ -259,11 +217,6 @@ pub(crate) fn place_path(place: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
-/// The flags as the standard library wants them; they are all far below bit 31.
-pub(crate) fn as_flags(flags: OFlags) -> i32 {
-    i32::try_from(flags.bits()).unwrap_or(0)
-}
-
 /// Opens a device for this process alone. `None`: this process may not open it, or it is gone.
 pub(super) fn claim_node(name: &str, number: DeviceNumber) -> Result<Option<File>, Taken> {
     match open_node(name, number, OFlags::EXCL) {
@@ -273,26 +226,6 @@ pub(super) fn claim_node(name: &str, number: DeviceNumber) -> Result<Option<File
         })),
         Err(_) => Ok(None),
     }
-}
-
-pub(super) fn open_node(name: &str, number: DeviceNumber, more: OFlags) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .custom_flags(as_flags(more | OFlags::NONBLOCK));
-    let file = options.open(Path::new("/dev").join(name))?;
-    let metadata = file.metadata()?;
-    if !metadata.file_type().is_block_device() || DeviceNumber::of(metadata.rdev()) != number {
-        return Err(Errno::NODEV.into());
-    }
-    Ok(file)
-}
-
-/// Name of what a loop device shows.
-fn backing_file(sysfs: &Path) -> Option<PathBuf> {
-    let name = fs::read(sysfs.join("loop/backing_file")).ok()?;
-    let name = name.strip_suffix(b"\n").unwrap_or(&name);
-    Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))
 }
 
 fn is(error: &io::Error, errno: Errno) -> bool {

@@ -12,8 +12,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::aliases::{Taken, claim_node, open_node};
+use super::aliases::{Taken, claim_node};
 use crate::layout;
+use crate::loops::open_node;
 use crate::sysfs::{DeviceNumber, names_in};
 
 /// The kernel's list of whole devices.

@@ -1,6 +1,8 @@
 //! One set of bytes under several names: a file, loop devices over it, device mapper over these.
 //! Whoever has it by one name keeps it from all others.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +11,7 @@ use crate::support::{but, options};
 use lumpscope_engine::create::format;
 use lumpscope_engine::guard::{FormatError, User};
 use lumpscope_engine::{Error, Store};
+use rustix::thread::CapabilitySet;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -116,7 +119,24 @@ fn the_file_of_a_mounted_loop_device_is_known_under_another_name() {
 #[test]
 fn a_loop_device_on_a_name_that_is_gone_is_kept_from_the_file() {
     require!();
-    let image = Image::new(16 * MIB);
+    assert_kept_without_a_name(&Image::new(16 * MIB));
+}
+
+/// The loop device and the list of locks have different numbers for the file system.
+#[test]
+fn a_name_that_is_gone_on_a_file_system_with_a_number_of_its_own() {
+    require!("mount", "mkfs.btrfs");
+    let disk = Image::made(256 * MIB, "mkfs.btrfs", "-q");
+    let device = disk.attach(&[]);
+    let at = disk.mount_point();
+    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
+        return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
+    }
+    let btrfs = Mount { at };
+    assert_kept_without_a_name(&Image::new_in(&btrfs.at, 16 * MIB));
+}
+
+fn assert_kept_without_a_name(image: &Image) {
     format(&image.path(), &forced()).unwrap();
     let holder = open(&image.path());
     let other = image.path().with_extension("other");
@@ -129,6 +149,51 @@ fn a_loop_device_on_a_name_that_is_gone_is_kept_from_the_file() {
     run("losetup", &["--detach", &second]);
     assert!(matches!(served, Err(Error::InUse { .. })), "{served:?}");
     assert!(matches!(error, Err(FormatError::InUse { .. })), "{error:?}");
+    holder.close().unwrap();
+}
+
+#[test]
+fn a_loop_device_on_a_node_that_is_gone_is_kept_from_the_device() {
+    require!("mknod");
+    let image = Image::new(16 * MIB);
+    let device = image.attach(&[]);
+    format(device.path(), &forced()).unwrap();
+    let holder = open(device.path());
+    let number = std::fs::metadata(device.path()).unwrap().rdev();
+    let node = image.path().with_extension("node");
+    let numbers = [rustix::fs::major(number), rustix::fs::minor(number)].map(|it| it.to_string());
+    let node_words = [node.to_str().unwrap(), "b", &numbers[0], &numbers[1]];
+    run("mknod", &node_words);
+    let find = ["--find", "--show"].map(Path::new);
+    let second = run("losetup", &[&find[..], &[&node]].concat());
+    std::fs::remove_file(&node).unwrap();
+    let served = Store::open(Path::new(&second), options());
+    run("losetup", &["--detach", &second]);
+    assert!(matches!(served, Err(Error::InUse { .. })), "{served:?}");
+    holder.close().unwrap();
+}
+
+/// The service may use the device, and not the file of another user.
+#[test]
+fn a_loop_device_on_a_file_that_may_not_be_opened_is_kept_from_it() {
+    require!();
+    let image = Image::new(16 * MIB);
+    format(&image.path(), &forced()).unwrap();
+    let holder = open(&image.path());
+    let device = image.attach(&[]);
+    std::fs::set_permissions(image.path(), Permissions::from_mode(0o000)).unwrap();
+    let served = std::thread::scope(|scope| {
+        let service = scope.spawn(|| {
+            let mut own = rustix::thread::capabilities(None).unwrap();
+            let all_files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+            own.effective.remove(all_files);
+            rustix::thread::set_capabilities(None, own).unwrap();
+            std::fs::File::open(image.path()).expect_err("not its own");
+            Store::open(device.path(), options())
+        });
+        service.join().unwrap()
+    });
+    assert!(matches!(served, Err(Error::InUse { .. })), "{served:?}");
     holder.close().unwrap();
 }
 

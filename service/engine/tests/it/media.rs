@@ -80,6 +80,13 @@ fn memory_is_known_through_file_systems_and_devices() {
     run("mkfs.ext4", &[Path::new("-qF"), device.path()]);
     let ext4 = Mount::new(device.path(), inner.mount_point());
     assert_volatile(&ext4.at.join("store.lusf"), VolatileMedium::Tmpfs);
+    drop(ext4);
+    // The file's name leads to another file system.
+    let other = Image::new_in(&tmpfs.at, 32 * MIB);
+    let device = other.attach(&[]);
+    let _over = mount("ramfs", "mode=755", &image);
+    let found = VolatileMedium::of_path(device.path());
+    assert_eq!(found, Some(VolatileMedium::Tmpfs));
 }
 
 #[test]
@@ -162,4 +169,31 @@ fn a_disk_is_not_memory() {
     let store = Store::open(device.path(), options()).unwrap();
     assert_eq!(store.info().volatile, None);
     store.close().unwrap();
+    // One that is unmounted while in use is known by its number.
+    run("mkfs.ext4", &[Path::new("-qF"), device.path()]);
+    let ext4 = Mount::new(device.path(), image.mount_point());
+    let inner = Image::new_in(&ext4.at, MIB);
+    let upper = inner.attach(&[]);
+    assert_eq!(VolatileMedium::of_path(upper.path()), None);
+    run("umount", &[Path::new("--lazy"), &ext4.at]);
+    std::mem::forget(ext4);
+    assert_eq!(VolatileMedium::of_path(upper.path()), None);
+}
+
+/// Its files have a number that no mount has.
+#[test]
+fn a_file_on_btrfs_is_not_memory() {
+    require!("mkfs.btrfs", "mount");
+    let image = Image::made(256 * MIB, "mkfs.btrfs", "-q");
+    let device = image.attach(&[]);
+    let at = image.mount_point();
+    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
+        return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
+    }
+    let btrfs = Mount { at };
+    let inner = Image::new_in(&btrfs.at, MIB);
+    let upper = inner.attach(&[]);
+    assert_eq!(VolatileMedium::of_path(upper.path()), None);
+    fs::remove_file(inner.path()).unwrap();
+    assert_eq!(VolatileMedium::of_path(upper.path()), None);
 }
