@@ -123,7 +123,8 @@ pub struct Declared {
     pub begin_ns: u64,
 }
 
-/// A request that has ended; the stage times add up to `end_ns - begin_ns`.
+/// A request that has ended; the stage times add up to `end_ns - begin_ns`, but for one that ended before
+/// the engine had answered it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRequest {
     /// Id of the request.

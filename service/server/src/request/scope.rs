@@ -38,7 +38,7 @@ pub trait Sink: Send + Sync {
 
 /// A request that has ended.
 pub struct RequestOutcome<'a> {
-    /// Its times, whose stages add up to the whole; without a trace.
+    /// Its times, without a trace; see [`EndedRequest`] for what its stages add up to.
     pub summary: EndedRequest,
     /// For metrics, probes and spans.
     pub method: Name,
@@ -153,6 +153,8 @@ struct ScopeState {
     before: EngineTimes,
     /// Engine times used in all.
     engine: EngineTimes,
+    /// What the engine was asked and has not answered.
+    unanswered: u32,
     /// How long receiving the body took, where the engine works while it comes.
     received_ns: Option<u64>,
     ended: bool,
@@ -367,11 +369,13 @@ impl Scope {
         };
         let asked = async {
             submit(&named.store, ctx, Box::new(on_done))?;
-            let (outcome, times) = result.await.map_err(|_| Error::Closed)?;
-            self.answered(times);
-            outcome
+            result.await.map_err(|_| Error::Closed)
         };
-        asked.await.map_err(|error| named.refusal(error))
+        // A client that gives up drops it here.
+        let asked = asked.await;
+        let (outcome, times) = asked.unwrap_or_else(|error| (Err(error), EngineTimes::default()));
+        self.answered(times);
+        outcome.map_err(|error| named.refusal(error))
     }
 
     /// Waits until all that a store has acknowledged is on stable storage.
@@ -401,17 +405,20 @@ impl Scope {
         let mut state = self.state();
         state.handed_ns = Some(monotonic_ns());
         state.before = state.engine;
+        state.unanswered += 1;
         state.waits
     }
 
     fn answered(&self, times: EngineTimes) {
-        self.state().engine += times;
+        let mut state = self.state();
+        state.engine += times;
+        state.unanswered -= 1;
     }
 
     /// The request has waited so long for an answer of the engine, which took these times; the rest
     /// of them passed while bytes were sent.
     pub fn waited(&self, times: EngineTimes, ns: u64) {
-        self.answered(times.within(ns));
+        self.state().engine += times.within(ns);
     }
 
     /// Ends the request; only the first end counts.
@@ -445,7 +452,8 @@ impl Scope {
         drop(inside);
     }
 
-    /// Splits the request's time so that the stages add up to the whole.
+    /// Splits the request's time so that the stages add up to the whole. What passed since the engine was
+    /// asked what it has not answered is in none: it alone knows what it did.
     fn summary(&self, state: &ScopeState, end_ns: u64, code: Code) -> EndedRequest {
         let total = end_ns.saturating_sub(self.begin_ns);
         // An engine question that came before the last one is no part of the body's arrival.
@@ -456,7 +464,8 @@ impl Scope {
         let received = state.received_ns.or_else(|| state.handed_ns.map(handed));
         let recv_ns = received.map_or(total, |ns| ns.min(total));
         let engine = state.engine.within(total - recv_ns);
-        let reply_ns = total.saturating_sub(recv_ns + engine.total_ns());
+        let rest_ns = total.saturating_sub(recv_ns + engine.total_ns());
+        let reply_ns = if state.unanswered == 0 { rest_ns } else { 0 };
         EndedRequest {
             request: self.id,
             store: state.store.as_ref().map_or(0, |named| named.index),
@@ -495,5 +504,44 @@ impl Drop for Scope {
     fn drop(&mut self) {
         // Whoever held the request dropped it without an end: the client has gone away.
         self.end(Code::Cancelled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoSink;
+
+    impl Sink for NoSink {
+        fn begun(&self) {}
+
+        fn ended(&self, _: RequestOutcome<'_>) {}
+    }
+
+    /// Its stages when it ends so long after its beginning.
+    fn stages(scope: &Scope, after_ns: u64) -> [u64; 6] {
+        let end_ns = scope.begin_ns + after_ns;
+        scope
+            .summary(&scope.state(), end_ns, Code::Cancelled)
+            .stages_ns
+    }
+
+    #[test]
+    fn the_engine_s_time_is_no_reply_when_nobody_waited_for_its_answer() {
+        let requests = Arc::new(Requests::new(Arc::new(NoSink)));
+        let scope = requests.begin(None, &Request::new(()));
+        scope.received(30);
+        scope.handed();
+        scope.handed();
+        assert_eq!(stages(&scope, 1000), [30, 0, 0, 0, 0, 0]);
+        let times = EngineTimes {
+            data_ns: 100,
+            ..EngineTimes::default()
+        };
+        scope.answered(times);
+        assert_eq!(stages(&scope, 1000), [30, 0, 0, 100, 0, 0]);
+        scope.answered(times);
+        assert_eq!(stages(&scope, 1000), [30, 0, 0, 200, 0, 770]);
     }
 }

@@ -59,7 +59,7 @@ metrics! {
     REQUEST_DURATION = "request_duration_seconds" Histogram ["store", "method"]
         "Time from arrival to the last byte of the reply.";
     REQUEST_STAGE = "request_stage_seconds" Counter ["store", "method", "stage"]
-        "Time of all requests by stage: recv, sched, index, submit, queue, device, journal, wait, write, flush, reply. Stages add up to the whole; the commit is journal, wait, write and flush. Without probes all data I/O is in submit.";
+        "Time of all requests by stage: recv, sched, index, submit, queue, device, journal, wait, write, flush, reply. Stages add up to the whole, but for requests that ended before the engine had answered; the commit is journal, wait, write and flush. Without probes all data I/O is in submit.";
     REQUEST_BODY = "request_body_bytes" Counter ["store", "method"]
         "Bytes of bodies moved.";
     BODY_MEMORY = "body_memory_bytes" Gauge ["direction"]
