@@ -224,9 +224,8 @@ impl WatchedDisk {
                 ..InFlightReport::default()
             };
         }
-        // The flush that the block layer makes is not counted, but whoever asked for it is.
         let mut known = probes.in_flight(self.slot);
-        known.retain(|entry| entry.op != op::FLUSH || entry.flags & flag::FLUSH_PARENT != 0);
+        known.retain(|entry| is_counted(&self.name, self.layer, entry));
         InFlightReport {
             time,
             ..oldest_of(requests, &known, monotonic_ns())
@@ -412,6 +411,14 @@ impl Compared {
         }
         Difference::None
     }
+}
+
+/// True: the kernel's number of those in flight has it. The flush that the block layer makes is not counted,
+/// but whoever asked for it is. A device mapper without requests counts the flush that it is given.
+fn is_counted(disk: &str, layer: Layer, entry: &InFlight) -> bool {
+    entry.op != op::FLUSH
+        || entry.flags & flag::FLUSH_PARENT != 0
+        || (layer == Layer::Bios && disk.starts_with("dm-"))
 }
 
 /// `known`: requests in flight as far as was seen, oldest first. Where these are more than the kernel

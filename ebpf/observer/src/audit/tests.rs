@@ -92,6 +92,23 @@ fn the_oldest_under_way_is_none_whose_end_was_not_shown() {
     assert_eq!((unseen.requests, unseen.oldest_ns), (3, 0));
 }
 
+#[test]
+fn a_device_mapper_counts_the_flush_that_it_is_given() {
+    let entry = |op, flags| InFlight {
+        op,
+        flags,
+        ..InFlight::default()
+    };
+    let (flush, asked) = (entry(op::FLUSH, 0), entry(op::FLUSH, flag::FLUSH_PARENT));
+    assert!(is_counted("dm-3", Layer::Bios, &flush));
+    // One that has requests, as a disk.
+    assert!(!is_counted("dm-3", Layer::Requests, &flush));
+    assert!(!is_counted("sda", Layer::Requests, &flush));
+    assert!(!is_counted("md0", Layer::Bios, &flush));
+    assert!(is_counted("sda", Layer::Requests, &asked));
+    assert!(is_counted("sda", Layer::Requests, &entry(op::WRITE, 0)));
+}
+
 /// Three were seen, of which the kernel had counted as many before and after the probes were read,
 /// and so many were under way.
 fn busy(before: u64, after: u64, flying: u64) -> Compared {

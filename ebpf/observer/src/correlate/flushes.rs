@@ -111,6 +111,11 @@ impl Flushes {
         self.waiting.iter().any(within)
     }
 
+    /// When the first of those that wait completed: whose it is, is not known yet. `None`: none waits.
+    pub(super) fn oldest_waiting_ns(&self) -> Option<u64> {
+        self.waiting.iter().map(Event::last_ns).min()
+    }
+
     /// The flushes of which all askers are known, when everything up to a time is.
     pub(super) fn take(&mut self, until_ns: u64, joiner: &mut Joiner) -> Vec<FlushMatch> {
         let mut told = Vec::new();

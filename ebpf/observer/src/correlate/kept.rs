@@ -24,7 +24,7 @@ const MAX_TRACED: usize = 1024;
 const MAX_TRACED_BLOCKS: usize = 16_384;
 
 /// Note on a request whose block requests were not all known in time.
-const FOUND_LATER: &str = "the completion of block requests of it was found only later: they are \
+pub(super) const FOUND_LATER: &str = "the completion of block requests of it was found only later: they are \
                            not in here";
 
 /// Explained requests.
@@ -144,14 +144,7 @@ impl ExplainedRequests {
     fn note(&mut self, gap: &str, concerns: impl Fn(&One) -> bool) {
         let all = self.slow.values_mut().flatten().chain(&mut self.traced);
         for one in all.filter(|one| concerns(one)) {
-            let incomplete = &mut one.explained.incomplete;
-            if incomplete.contains(gap) {
-                continue;
-            }
-            if !incomplete.is_empty() {
-                incomplete.push_str("; ");
-            }
-            incomplete.push_str(gap);
+            note(&mut one.explained, gap);
         }
     }
 
@@ -204,6 +197,18 @@ impl ExplainedRequests {
         self.slow_blocks = self.slow.values().flatten().map(One::weight).sum();
         self.traced_blocks = self.traced.iter().map(One::weight).sum();
     }
+}
+
+/// Adds a gap to what an explanation says of itself, once.
+pub(super) fn note(explained: &mut SlowRequest, gap: &str) {
+    let incomplete = &mut explained.incomplete;
+    if incomplete.contains(gap) {
+        return;
+    }
+    if !incomplete.is_empty() {
+        incomplete.push_str("; ");
+    }
+    incomplete.push_str(gap);
 }
 
 #[cfg(test)]

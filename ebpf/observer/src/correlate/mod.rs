@@ -305,6 +305,13 @@ impl Correlator {
         self.joiner.under_way()
     }
 
+    /// True: requests that ended before this time are not counted yet, for whose the flush was that one of
+    /// them may have waited for is not known.
+    pub(crate) fn holds_back(&self, before_ns: u64) -> bool {
+        let oldest = self.flushes.oldest_waiting_ns();
+        oldest.is_some_and(|ns| ns < before_ns)
+    }
+
     /// True: somebody watches traced requests.
     #[must_use]
     pub fn traced_are_watched(&self) -> bool {

@@ -10,6 +10,9 @@ use crate::report::ProcessTotal;
 /// Processes that a disk's totals tell apart; beyond that those that have been quiet for longest are
 /// counted together.
 const MAX_PROCESSES: usize = 1024;
+/// Process and cgroup of block requests of which neither is known. They are told with those of the
+/// processes that were forgotten.
+const UNKNOWN: (u32, u64) = (0, 0);
 /// Paths that are remembered; beyond that the oldest cgroups have none.
 const MAX_CGROUPS: usize = 65_536;
 
@@ -49,7 +52,7 @@ pub(super) struct Processes {
     forgotten: ProcessCounts,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct ProcessCounts {
     name: ThreadName,
     /// When the last one completed.
@@ -111,12 +114,17 @@ impl Processes {
             flushes: one.flushes,
             device_ns: one.device_ns,
         };
-        let known = self.known.iter().map(|(key, one)| told(key, one));
-        let forgotten = (self.forgotten.requests > 0).then(|| ProcessTotal {
+        let known = self.known.iter().filter(|(key, _)| **key != UNKNOWN);
+        let known = known.map(|(key, one)| told(key, one));
+        let mut rest = self.forgotten.clone();
+        if let Some(unknown) = self.known.get(&UNKNOWN) {
+            rest.add(unknown);
+        }
+        let rest = (rest.requests > 0).then(|| ProcessTotal {
             process: String::new(),
-            ..told(&(0, 0), &self.forgotten)
+            ..told(&UNKNOWN, &rest)
         });
-        known.chain(forgotten).collect()
+        known.chain(rest).collect()
     }
 }
 
@@ -178,5 +186,12 @@ mod tests {
         assert!(told.iter().any(|one| one.pid == 4999), "the last is told");
         let rest = told.last().expect("the forgotten");
         assert_eq!((rest.pid, rest.process.as_str()), (0, ""));
+        // What nobody can be named for is in the one row that has no name.
+        let forgotten = rest.requests;
+        it.add(&event(0, 0, op::WRITE, 60_000));
+        let told = it.report(&Cgroups::default());
+        let nameless = told.iter().filter(|one| (one.pid, one.cgroup_id) == (0, 0));
+        let nameless: Vec<u64> = nameless.map(|one| one.requests).collect();
+        assert_eq!(nameless, [forgotten + 1]);
     }
 }

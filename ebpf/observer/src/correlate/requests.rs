@@ -23,7 +23,7 @@ const MAX_ENDED: usize = 1 << 20;
 pub(super) const MAX_BLOCKS: usize = 64;
 /// Intervals kept of one request: a lump of 64 MiB makes fewer.
 const MAX_INTERVALS: usize = 4096;
-/// A request that nobody ends is dropped after this time...
+/// A request that nobody ends is dropped so long after its last I/O began...
 const ABANDONED_NS: u64 = 120_000_000_000;
 /// ...looked for this often.
 const SWEEP_NS: u64 = 1_000_000_000;
@@ -126,13 +126,14 @@ pub(super) struct Open {
     pub(super) lacks: u64,
     /// Why something may be missing, beside what the block requests say themselves.
     pub(super) gaps: Gaps,
-    pub(super) begin_ns: u64,
+    /// When its last I/O began.
+    pub(super) last_ns: u64,
 }
 
 /// Gaps in the knowledge of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gaps {
-    /// It was not remembered: too many were open.
+    /// It was not remembered, or not from its beginning.
     pub(super) not_remembered: bool,
     /// More intervals than are kept.
     pub(super) too_many_intervals: bool,
@@ -152,25 +153,42 @@ pub(super) struct Requests {
     ended: Vec<EndedRequest>,
     swept_ns: u64,
     pub(super) dropped: u64,
+    /// The highest of those that were not remembered. Ids rise.
+    forgotten_to: Option<u64>,
 }
 
 impl Requests {
-    /// A request has its first I/O.
+    /// A request has an I/O.
     pub(super) fn open(&mut self, request: u64, begin_ns: u64) {
-        if self.open.contains_key(&request) {
+        if let Some(open) = self.open.get_mut(&request) {
+            open.last_ns = open.last_ns.max(begin_ns);
             return;
         }
         if self.open.len() >= MAX_OPEN {
-            self.dropped += 1;
+            self.forget(request);
             return;
         }
-        self.open.insert(
-            request,
-            Open {
-                begin_ns,
-                ..Open::default()
+        let open = Open {
+            last_ns: begin_ns,
+            ..self.unknown(request)
+        };
+        self.open.insert(request, open);
+    }
+
+    fn forget(&mut self, request: u64) {
+        self.dropped += 1;
+        self.forgotten_to = self.forgotten_to.max(Some(request));
+    }
+
+    /// One of which nothing is known: it had no I/O, or it was forgotten.
+    fn unknown(&self, request: u64) -> Open {
+        Open {
+            gaps: Gaps {
+                not_remembered: Some(request) <= self.forgotten_to,
+                ..Gaps::default()
             },
-        );
+            ..Open::default()
+        }
     }
 
     /// An I/O is about to be done for it, which moves so many bytes of the disk.
@@ -262,30 +280,28 @@ impl Requests {
     pub(super) fn take_ended(&mut self, until_ns: u64) -> Vec<(EndedRequest, Open)> {
         let due = |ended: &mut EndedRequest| ended.end_ns <= until_ns;
         let ended: Vec<EndedRequest> = self.ended.extract_if(.., due).collect();
-        let dropped = self.dropped > 0;
         let with_open = |ended: EndedRequest| {
-            let open = self.open.remove(&ended.request).unwrap_or_else(|| Open {
-                gaps: Gaps {
-                    not_remembered: dropped,
-                    ..Gaps::default()
-                },
-                ..Open::default()
-            });
+            let open = self.open.remove(&ended.request);
+            let open = open.unwrap_or_else(|| self.unknown(ended.request));
             (ended, open)
         };
         ended.into_iter().map(with_open).collect()
     }
 
-    pub(super) fn expire(&mut self, until_ns: u64) {
+    /// Drops those that nobody ends; answers which.
+    pub(super) fn expire(&mut self, until_ns: u64) -> Vec<u64> {
         if self.open.is_empty() || until_ns.saturating_sub(self.swept_ns) < SWEEP_NS {
-            return;
+            return Vec::new();
         }
         self.swept_ns = until_ns;
-        let before = self.open.len();
-        self.open
-            .retain(|_, open| open.begin_ns.saturating_add(ABANDONED_NS) >= until_ns);
-        let gone = before - self.open.len();
-        self.dropped += u64::try_from(gone).unwrap_or(u64::MAX);
+        let abandoned =
+            |_: &u64, open: &mut Open| open.last_ns.saturating_add(ABANDONED_NS) < until_ns;
+        let gone = self.open.extract_if(abandoned).map(|(request, _)| request);
+        let gone: Vec<u64> = gone.collect();
+        for request in &gone {
+            self.forget(*request);
+        }
+        gone
     }
 }
 
@@ -298,6 +314,12 @@ impl Block {
 }
 
 impl Open {
+    /// How many of its I/Os had not returned at a time.
+    pub(super) fn unreturned_at(&self, at_ns: u64) -> usize {
+        let all = self.data.asked.iter().chain(&self.commit.asked);
+        all.filter(|(_, returned_ns)| *returned_ns > at_ns).count()
+    }
+
     /// What an I/O of this purpose is part of; `None`: of neither.
     fn work(&mut self, purpose: Purpose) -> Option<&mut IoWork> {
         match purpose {

@@ -37,7 +37,10 @@ impl Correlator {
     pub(super) fn drained(&mut self, until_ns: u64) {
         self.conclude(until_ns);
         self.joiner.expire(until_ns);
-        self.requests.expire(until_ns);
+        for request in self.requests.expire(until_ns) {
+            // It may be one that was counted before these I/Os were declared.
+            self.add_gap(request);
+        }
         self.kept.expire(until_ns);
         self.taps.prune();
     }
@@ -60,7 +63,8 @@ impl Correlator {
         for disk in self.disks.values_mut() {
             disk.moves.retry(&disk.recent, until_ns);
         }
-        for (ended, open) in self.requests.take_ended(until_ns) {
+        let flushes_ns = self.flushes.oldest_waiting_ns().unwrap_or(u64::MAX);
+        for (ended, open) in self.requests.take_ended(until_ns.min(flushes_ns)) {
             let lost = open.lost.by_class();
             self.add_request(&ended, &open, &lost);
         }
@@ -99,12 +103,24 @@ impl Correlator {
         let event = Arc::new(one.event);
         let (from, to) = (event.first_ns(), event.last_ns());
         let all_known = !self.flushes.any_waits(event.dev, from, to);
+        let mut counted = Vec::new();
         for share in one.shares {
             let (request, requests) = (share.request, &mut self.requests);
             let open = requests.add(&event, share, previous, (&disk.recent, all_known));
-            if !open && event.done_unknown {
-                self.kept.add_gap(request);
+            if !open {
+                counted.push(request);
             }
+        }
+        for request in counted {
+            self.add_gap(request);
+        }
+    }
+
+    /// Block requests of a request became known after it was counted, if it was.
+    fn add_gap(&mut self, request: u64) {
+        self.kept.add_gap(request);
+        for totals in self.stores.values_mut() {
+            totals.add_gap(request);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::api::STAGES;
 use crate::report::{BlockReport, Bucket, OperationReport, SlowRequest, StageTime};
 
 use super::EndedRequest;
+use super::kept::{FOUND_LATER, note};
 use super::lost;
 use super::owner::CLASSES;
 use super::requests::Open;
@@ -127,6 +128,14 @@ impl StoreTotals {
     pub(super) fn find_slow(&self, request: u64) -> Option<&SlowRequest> {
         let mut all = self.slowest.iter();
         all.find(|slow| slow.request_id == request)
+    }
+
+    /// As [`ExplainedRequests::add_gap`](super::kept::ExplainedRequests::add_gap).
+    pub(super) fn add_gap(&mut self, request: u64) {
+        let mut all = self.slowest.iter_mut();
+        if let Some(slow) = all.find(|slow| slow.request_id == request) {
+            note(slow, FOUND_LATER);
+        }
     }
 
     pub(super) fn operations(&self) -> Vec<OperationReport> {

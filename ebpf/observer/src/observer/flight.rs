@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::api::FlightOptions;
-use crate::clock::WallClock;
+use crate::clock::{WallClock, monotonic_ns};
 use crate::correlate::{Declared, EndedRequest, Input};
 use crate::event::Event;
 
@@ -64,6 +64,8 @@ struct Cause {
     due_ns: u64,
     /// The request that somebody will ask about; `None`: it is not known, or there is none.
     request: Option<u64>,
+    /// The store of that request, or of the I/O below; `None`: it is about none.
+    store: Option<usize>,
     /// The I/O that has not returned, if no request asked for it: its store and token.
     io: Option<(usize, u64)>,
     /// What was learned since this time belongs to it.
@@ -93,7 +95,7 @@ impl Flight {
         match &input {
             Input::Ended(ended) if self.is_slow(ended) => {
                 let cause = Cause::new(cause_of(ended), now_ns);
-                self.happens(cause.of(ended.request, ended.begin_ns, false));
+                self.happens(cause.of((ended.store, ended.request), ended.begin_ns, false));
             }
             Input::Event(event) if event.failed && self.takes_causes(now_ns) => {
                 self.failed(event, now_ns);
@@ -160,8 +162,12 @@ impl Flight {
         };
         let cause = Cause::new("stall".to_owned(), now_ns);
         self.happens(match oldest.requests.first() {
-            Some(request) => cause.of(*request, self.first_of(*request, oldest.begin_ns), true),
+            Some(request) => {
+                let since_ns = self.first_of(*request, oldest.begin_ns);
+                cause.of((oldest.store, *request), since_ns, true)
+            }
             None => Cause {
+                store: Some(oldest.store),
                 io: Some((oldest.store, oldest.token)),
                 goes_on: true,
                 ..cause
@@ -179,13 +185,14 @@ impl Flight {
                 _ => None,
             })
         });
-        let request = asked.and_then(|io| Some((*io.requests.first()?, io.begin_ns)));
-        let Some((request, begin_ns)) = request else {
+        let request = asked.and_then(|io| Some((io.store, *io.requests.first()?, io.begin_ns)));
+        let Some((store, request, begin_ns)) = request else {
             return self.happens(cause);
         };
         let is_end = |input: &Input| matches!(input, Input::Ended(of) if of.request == request);
         let goes_on = !known.clone().any(|(_, input)| is_end(input));
-        self.happens(cause.of(request, self.first_of(request, begin_ns), goes_on));
+        let since_ns = self.first_of(request, begin_ns);
+        self.happens(cause.of((store, request), since_ns, goes_on));
     }
 
     /// When the first was learned of a request that began before this time.
@@ -215,6 +222,15 @@ impl Flight {
         self.cause.is_none() && !self.last_ns.is_some_and(lately)
     }
 
+    /// A store is about to go: what the file is about is due, for the last time. A later one could not say
+    /// where the store was.
+    fn hurry(&mut self, store: usize, now_ns: u64) {
+        let cause = self.cause.as_mut();
+        if let Some(cause) = cause.filter(|cause| cause.store.is_none_or(|of| of == store)) {
+            (cause.due_ns, cause.goes_on) = (now_ns, false);
+        }
+    }
+
     /// The cause of a file that is due, and what goes into it.
     fn due(&mut self, now_ns: u64) -> Option<(Cause, Vec<Input>)> {
         let cause = self.cause.as_mut().filter(|cause| cause.due_ns <= now_ns)?;
@@ -242,15 +258,17 @@ impl Cause {
             at_ns: now_ns,
             due_ns: now_ns + AFTER_NS,
             request: None,
+            store: None,
             io: None,
             since_ns: now_ns,
             goes_on: false,
         }
     }
 
-    /// It is about this request.
-    fn of(self, request: u64, since_ns: u64, goes_on: bool) -> Cause {
+    /// It is about this request of a store.
+    fn of(self, (store, request): (usize, u64), since_ns: u64, goes_on: bool) -> Cause {
         Cause {
+            store: Some(store),
             request: Some(request),
             since_ns,
             goes_on,
@@ -282,6 +300,15 @@ impl Cause {
 }
 
 impl ObserverState {
+    /// Writes the file that is about a store, before that goes.
+    pub(super) fn hurry_flight(&mut self, store: usize) {
+        let now_ns = monotonic_ns();
+        if let Some(flight) = &mut self.flight {
+            flight.hurry(store, now_ns);
+        }
+        self.write_flight(now_ns);
+    }
+
     /// Writes a file if one is due. `now_ns`: what ended before is known.
     pub(super) fn write_flight(&mut self, now_ns: u64) {
         let Some(flight) = &mut self.flight else {
@@ -358,9 +385,15 @@ fn remove_oldest(dir: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use lumpscope_ebpf_common::BlockEvent;
+
+    use super::super::Observer;
     use super::super::recording::began;
     use super::*;
-    use lumpscope_ebpf_common::BlockEvent;
+    use crate::api::{GuardPolicy, ObserverOptions, Tuning, WatchedStore};
+    use crate::replay::Replay;
 
     const SECOND: u64 = 1_000_000_000;
     /// A control call.
@@ -495,6 +528,57 @@ mod tests {
         assert!(due(&mut it, 203 * SECOND).is_some() && it.cause.is_some());
         assert_eq!(due(&mut it, 320 * SECOND), None);
         assert!(due(&mut it, 321 * SECOND).is_some() && it.cause.is_none());
+    }
+
+    #[test]
+    fn a_store_that_goes_takes_no_other_s_file_with_it() {
+        let mut it = flight(Path::new("/"));
+        let begun = [io(1, 7, &[5], 10 * SECOND)];
+        it.looks(begun.iter(), 11 * SECOND);
+        assert_eq!(due(&mut it, 13 * SECOND).as_deref(), Some("stall"));
+        it.hurry(0, 20 * SECOND);
+        assert_eq!(due(&mut it, 20 * SECOND), None);
+        it.hurry(1, 21 * SECOND);
+        assert_eq!(due(&mut it, 21 * SECOND).as_deref(), Some("stall"));
+        assert_eq!(it.cause, None, "it is not written again");
+    }
+
+    #[test]
+    fn the_file_of_a_store_that_goes_has_its_request() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = WatchedStore {
+            name: "it".to_owned(),
+            path: dir.path().to_owned(),
+            guard: GuardPolicy::Off,
+        };
+        let observer = Observer::start(ObserverOptions {
+            stores: vec![store],
+            tuning: Tuning {
+                flight: Some(flight(dir.path()).options),
+                ..Tuning::default()
+            },
+            ..ObserverOptions::default()
+        });
+        let end_ns = monotonic_ns();
+        observer.request_done(EndedRequest {
+            request: 7,
+            method: "put".into(),
+            begin_ns: end_ns.saturating_sub(2 * SECOND),
+            end_ns,
+            ..EndedRequest::default()
+        });
+        observer.remove_store(0);
+        let written = || {
+            thread::sleep(Duration::from_millis(10));
+            let entry = fs::read_dir(dir.path()).ok()?.next()?.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            name.starts_with(BEGIN).then(|| entry.path())
+        };
+        let path = (0..6000).find_map(|_| written()).expect("it is written");
+        let text = fs::read_to_string(path).expect("there");
+        let mut replay = Replay::new();
+        replay.read(text.as_bytes(), |_| {}).expect("it is whole");
+        assert!(replay.explain(7).is_some(), "{text}");
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Observer {
         let dev_of = |s: &ObservedStore| s.target.as_ref().map(|target| target.placement.dev);
         let shared = stores.iter().flatten().any(|s| dev_of(s) == dev_of(&gone));
         drop(stores);
+        core.hurry_flight(store);
         core.learn(Input::Removed { store });
         core.guard.disarm(store);
         if let (Some(dev), false) = (dev_of(&gone), shared) {
@@ -158,7 +159,7 @@ impl Observer {
         loop {
             let mut core = self.inner.lock_core();
             core.pump(&self.inner);
-            if core.drained_ns >= wanted {
+            if core.drained_ns >= wanted && !core.correlator.holds_back(wanted) {
                 return true;
             }
             drop(core);

@@ -122,6 +122,44 @@ fn a_flush_belongs_to_all_who_asked_before_it_was_sent_and_to_nobody_else() {
 }
 
 #[test]
+fn a_request_is_counted_when_it_is_known_whose_its_flush_was() {
+    let begun = || {
+        let mut it = raw_store();
+        let mut flush = event(BlockOp::Flush, 0, 0, 30, 30, 40);
+        flush.queue_ns = None;
+        it.feed([
+            declared(1, &[1], Op::Flush, 0, 0, 10),
+            declared(2, &[2], Op::Flush, 0, 0, 20),
+            Input::Event(flush),
+            finished(1, 50),
+            ended(1, 5, 55),
+            ended(3, 5, 35),
+            drained(60),
+        ]);
+        it
+    };
+    let told = |it: &Correlator, id| {
+        let told = it.explain(id)?;
+        assert!(!told.incomplete.contains("later"), "{}", told.incomplete);
+        Some(told.block_requests)
+    };
+    // The second may have asked for it alone.
+    let mut it = begun();
+    assert_eq!(told(&it, 1), None);
+    assert_eq!(told(&it, 3), Some(0), "it ended before");
+    it.feed([finished(2, 70), ended(2, 5, 75), drained(80)]);
+    assert_eq!(told(&it, 1), Some(1));
+    assert_eq!(told(&it, 2), Some(1));
+    // For a second at most.
+    let mut it = begun();
+    it.apply(drained(1_000_000_040));
+    assert_eq!(told(&it, 1), Some(1));
+    let mut it = begun();
+    it.finish();
+    assert_eq!(told(&it, 1), Some(1));
+}
+
+#[test]
 fn who_was_there_before_is_said_only_when_the_chain_fits() {
     let mut it = raw_store();
     let mut first = event(BlockOp::Write, 1000, 8, 20, 30, 90);

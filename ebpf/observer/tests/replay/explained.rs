@@ -2,7 +2,9 @@
 
 use lumpscope_observer::{BlockOp, Class, Correlator, EndedRequest, Event, Input, Op};
 
-use crate::support::{Feed, added, declared, drained, event, finished, put, raw_store, wrote};
+use crate::support::{
+    Feed, added, declared, drained, event, filled, finished, put, raw_store, wrote,
+};
 
 /// Request 7 of store `fast`: a write behind one of the journal, and a flush that it shares.
 fn told() -> Correlator {
@@ -243,4 +245,149 @@ fn sums_are_of_all_block_requests_not_of_those_that_are_listed() {
                access";
     assert!(told.contains(all), "{told}");
     assert!(told.contains("device 400 ns"), "{told}");
+}
+
+#[test]
+fn what_comes_after_its_request_was_counted_is_missing_and_said() {
+    let mut it = raw_store();
+    let flush = Event {
+        queue_ns: None,
+        ..event(BlockOp::Flush, 0, 0, 0, 20, 70)
+    };
+    it.feed([
+        declared(1, &[7], Op::Flush, 0, 0, 10),
+        Input::Ended(put(7, 5, 50)),
+        drained(60),
+        Input::Event(flush),
+        finished(1, 75),
+        drained(80),
+    ]);
+    let told = it.explain(7).expect("kept");
+    assert_eq!(told.block_requests, 0);
+    let unreturned = "1 of its I/Os had not returned when it ended: their time may be in no stage, or \
+                      count as reply";
+    let later = "the completion of block requests of it was found only later: they are not in here";
+    assert_eq!(told.incomplete, format!("{unreturned}; {later}"));
+    // In the report, too.
+    let slowest = filled(&it).slowest;
+    assert_eq!(slowest[0].incomplete, told.incomplete);
+}
+
+#[test]
+fn what_is_declared_after_its_request_was_counted_is_missing_and_said() {
+    let mut it = raw_store();
+    it.feed([
+        Input::Ended(put(7, 5, 50)),
+        drained(60),
+        declared(1, &[7], Op::Write, 0, 4096, 70),
+        wrote(0, 8, 75, 80, 90),
+        finished(1, 95),
+        drained(100),
+    ]);
+    assert_eq!(it.explain(7).expect("kept").incomplete, "");
+    it.apply(drained(130_000_000_000));
+    let told = it.explain(7).expect("kept").incomplete;
+    assert!(
+        told.ends_with("found only later: they are not in here"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_request_is_remembered_as_long_as_it_has_ios() {
+    let second = |s: u64| s * 1_000_000_000;
+    let mut it = raw_store();
+    for number in 0..4 {
+        let at = second(number * 100);
+        it.feed([
+            declared(number, &[7], Op::Write, number * 4096, 4096, at),
+            wrote(number * 8, 8, at + 5, at + 10, at + 100),
+            finished(number, at + 110),
+            drained(at + second(50)),
+        ]);
+    }
+    it.feed([Input::Ended(put(7, 0, second(350))), drained(second(351))]);
+    let told = it.explain(7).expect("kept");
+    assert_eq!((told.block_requests, told.incomplete.as_str()), (4, ""));
+}
+
+#[test]
+fn a_request_that_was_forgotten_says_so_and_no_later_one_does() {
+    let (late, second) = (200_000_000_000, 1_000_000_000);
+    let mut it = raw_store();
+    it.feed([
+        declared(1, &[7], Op::Write, 0, 4096, 10),
+        wrote(0, 8, 20, 30, 40),
+        finished(1, 50),
+        declared(2, &[8], Op::Write, 4096, 4096, 10),
+        wrote(8, 8, 20, 30, 40),
+        finished(2, 50),
+        drained(late),
+        declared(3, &[7], Op::Write, 8192, 4096, late + 10),
+        wrote(16, 8, late + 20, late + 30, late + 40),
+        finished(3, late + 50),
+        Input::Ended(put(7, 5, late + 60)),
+        Input::Ended(put(8, 5, late + 60)),
+        Input::Ended(put(9, late, late + 60)),
+        drained(late + second),
+    ]);
+    let told = |id| {
+        let told = it.explain(id).expect("kept");
+        (told.block_requests, told.incomplete)
+    };
+    let forgotten = "its I/Os are not all remembered: too many requests were open, or it had none for \
+                     2 minutes";
+    assert_eq!(told(7), (1, forgotten.to_owned()));
+    assert_eq!(told(8), (0, forgotten.to_owned()));
+    assert_eq!(told(9), (0, String::new()));
+}
+
+#[test]
+fn a_class_of_others_is_named_no_closer_than_it_is_known() {
+    let ms = |ms: u64| ms * 1_000_000;
+    let behind = |class| {
+        let before = Event {
+            class,
+            tgid: 0,
+            comm: "".into(),
+            own: class == Class::Own,
+            ..event(BlockOp::Write, 9000, 8, ms(1), ms(1), ms(90))
+        };
+        sentence(vec![
+            declared(1, &[7], Op::Write, 4096, 4096, 0),
+            Input::Event(before),
+            wrote(8, 8, ms(1), ms(90), ms(100)),
+            finished(1, ms(100)),
+            took(ms(100), 0),
+        ])
+    };
+    for (class, who) in [
+        (Class::Own, "the service, in no known place"),
+        (Class::Other, "others"),
+    ] {
+        let (told, head) = (
+            behind(class),
+            format!(", and the disk served {who} for 89 ms"),
+        );
+        assert!(told.contains(&head), "{told}");
+    }
+}
+
+#[test]
+fn what_the_disk_did_when_all_had_come_is_no_part_of_receiving() {
+    // Its client gave up while the commit hung, so the engine's times of the data are not known.
+    let mut it = raw_store();
+    it.feed([
+        declared(1, &[7], Op::Write, 4096, 4096, 160),
+        wrote(8, 8, 165, 170, 240),
+        finished(1, 245),
+        Input::Ended(EndedRequest {
+            stages_ns: [50, 0, 0, 0, 0, 0],
+            ..put(7, 100, 300)
+        }),
+        drained(400),
+    ]);
+    let told = it.explain(7).expect("kept").sentence;
+    assert!(told.contains(": 50 ns receiving, "), "{told}");
+    assert!(!told.contains("while the disk wrote"), "{told}");
 }

@@ -140,7 +140,18 @@ fn incomplete(known: &RequestFacts<'_>) -> String {
         gaps.push("its block requests were not observed".to_owned());
     }
     if open.gaps.not_remembered {
-        gaps.push("more requests were open than can be remembered".to_owned());
+        gaps.push(
+            "its I/Os are not all remembered: too many requests were open, or it had none for 2 \
+             minutes"
+                .to_owned(),
+        );
+    }
+    let unreturned = open.unreturned_at(known.ended.end_ns);
+    if unreturned > 0 {
+        gaps.push(format!(
+            "{unreturned} of its I/Os had not returned when it ended: their time may be in no \
+             stage, or count as reply"
+        ));
     }
     if u32::try_from(open.blocks.len()).is_ok_and(|listed| listed < open.count) {
         gaps.push(format!(
@@ -152,29 +163,7 @@ fn incomplete(known: &RequestFacts<'_>) -> String {
     if open.gaps.too_many_intervals {
         gaps.push("the times of some of its block requests count as submit".to_owned());
     }
-    let Gaps {
-        unqueued,
-        unsent,
-        unfinished,
-        ..
-    } = open.gaps;
-    if unqueued > 0 {
-        gaps.push(format!(
-            "when {unqueued} of its reads and writes were queued was not seen"
-        ));
-    }
-    if unsent > 0 {
-        gaps.push(format!(
-            "when {unsent} of its block requests were sent to the disk was not seen: their time \
-             there is not known and counts as submit"
-        ));
-    }
-    if unfinished > 0 {
-        gaps.push(format!(
-            "when {unfinished} of its block requests completed was not seen: their time at the \
-             device is not known and counts as submit"
-        ));
-    }
+    gaps.extend(unseen(open.gaps));
     if open.uncertain > 0 {
         gaps.push(format!(
             "{} of its block requests not certain to be its own",
@@ -197,4 +186,33 @@ fn incomplete(known: &RequestFacts<'_>) -> String {
         gaps.push(MAY_HAVE_LOST_MORE.to_owned());
     }
     gaps.join("; ")
+}
+
+/// Moments of its block requests that were not seen, in words.
+fn unseen(gaps: Gaps) -> Vec<String> {
+    let Gaps {
+        unqueued,
+        unsent,
+        unfinished,
+        ..
+    } = gaps;
+    let mut told = Vec::new();
+    if unqueued > 0 {
+        told.push(format!(
+            "when {unqueued} of its reads and writes were queued was not seen"
+        ));
+    }
+    if unsent > 0 {
+        told.push(format!(
+            "when {unsent} of its block requests were sent to the disk was not seen: their time \
+             there is not known and counts as submit"
+        ));
+    }
+    if unfinished > 0 {
+        told.push(format!(
+            "when {unfinished} of its block requests completed was not seen: their time at the \
+             device is not known and counts as submit"
+        ));
+    }
+    told
 }

@@ -91,11 +91,14 @@ impl Story<'_> {
         self.known.ended.end_ns
     }
 
-    /// At the disk for its data for longer than the data took is what it did while the body came.
+    /// At the disk for its data for longer than the data took is what it did while the body came, as far
+    /// as that was so: of a request that nobody waited for the data may count in no stage.
     fn receiving(&self) -> String {
-        let data_ns = self.known.ended.stages_ns[3];
-        let device = self.known.open.data.times(self.end_ns()).device;
-        match device.saturating_sub(data_ns) {
+        let ended = self.known.ended;
+        let device = |until_ns| self.known.open.data.times(until_ns).device;
+        let received_ns = ended.begin_ns.saturating_add(ended.stages_ns[0]);
+        let beyond = device(self.end_ns()).saturating_sub(ended.stages_ns[3]);
+        match beyond.min(device(received_ns)) {
             0 => "receiving".to_owned(),
             meanwhile => format!(
                 "receiving, at least {} of it while the disk wrote what had come",

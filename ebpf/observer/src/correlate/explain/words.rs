@@ -4,7 +4,7 @@ use lumpscope_units::human::{counted, short_bytes};
 
 use crate::api::Purpose;
 use crate::correlate::lost::Culprit;
-use crate::correlate::owner::Owner;
+use crate::correlate::owner::{Owner, UNKNOWN};
 use crate::correlate::requests::{Block, BlocksAhead};
 
 use super::RequestFacts;
@@ -55,7 +55,8 @@ pub(super) fn culprit_text(known: &RequestFacts<'_>, culprit: &Culprit<'_>) -> S
         Culprit::Class(2) => format!("the {} journal", system(known)),
         Culprit::Class(3) => format!("{} metadata", system(known)),
         Culprit::Class(4) => "the kernel's writeback".to_owned(),
-        Culprit::Class(_) => "other processes".to_owned(),
+        Culprit::Class(UNKNOWN) => "the service, in no known place".to_owned(),
+        Culprit::Class(_) => "others".to_owned(),
     }
 }
 

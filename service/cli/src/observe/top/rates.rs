@@ -178,7 +178,9 @@ fn processes(was: &v1::BlockReport, is: &v1::BlockReport, seconds: f64) -> Vec<P
             written_bytes_per_second: rate(|p| p.written_bytes),
         }
     };
-    let all = is.processes.iter().map(view);
+    // One row is for all that are remembered no longer: what was added to it was done long ago.
+    let is_nobody = |p: &v1::ProcessTotal| (p.pid, p.cgroup_id, &*p.process) == (0, 0, "");
+    let all = is.processes.iter().filter(|p| !is_nobody(p)).map(view);
     let mut active: Vec<ProcessView> = all.filter(|p| p.per_second > 0.0).collect();
     active.sort_by_key(|p| Reverse(human::whole(p.per_second * 1000.0)));
     active.truncate(PROCESSES);
@@ -299,6 +301,20 @@ mod tests {
         assert_eq!((view.lost_events, view.incomplete.as_str()), (Some(2), ""));
         // 500 ms of 2 s, in which 3 requests were under way at once.
         assert_eq!((view.util, view.aqu_sz), (Some(0.25), Some(0.75)));
+    }
+
+    #[test]
+    fn what_was_done_by_processes_that_are_forgotten_is_no_rate() {
+        let before = report(100, Vec::new(), Vec::new());
+        let mut after = report(300, Vec::new(), Vec::new());
+        let block = after.block.as_mut().unwrap();
+        block.processes.push(v1::ProcessTotal {
+            requests: 10_000_000,
+            ..Default::default()
+        });
+        let view = between(&before, &after, 1.0);
+        assert_eq!(view.processes.len(), 1, "{:?}", view.processes);
+        assert_eq!(view.processes[0].pid, 4711);
     }
 
     #[test]
