@@ -22,7 +22,7 @@ pub struct BlockEvent {
     /// access range if the disk has several; [`NO_SEEK`]: none.
     pub seek: i64,
     /// With [`crate::flag2::SUBMITTED`]: token of the I/O in whose name the thread was in the
-    /// kernel; else 0.
+    /// kernel; else of no meaning.
     pub token: u64,
     /// Cgroup of the thread that started it, in the hierarchy of version 2: the inode of its
     /// directory; 0: unknown.
@@ -42,7 +42,7 @@ pub struct BlockEvent {
     /// The kernel's `cmd_flags` when the driver was given it; with the classic flavour FUA and
     /// metadata only.
     pub request_flags: u32,
-    /// With [`crate::flag2::SUBMITTED`]: index of the store of that I/O; else 0.
+    /// With [`crate::flag2::SUBMITTED`]: index of the store of that I/O; else of no meaning.
     pub store: u32,
     /// Hardware queue of the disk that it was sent to, counted from 1; 0: unknown, as with the classic
     /// flavour.

@@ -29,7 +29,9 @@ pub struct InFlight {
     /// Bytes completed so far.
     pub bytes_done: u32,
     /// Slot of its disk.
-    pub slot: u16,
+    pub slot: u8,
+    /// Classic flavour: 1 when several requests have shared it, whose lengths may differ.
+    pub shared: u8,
     /// See [`crate::BlockEvent::hardware_queue`].
     pub hardware_queue: u16,
     /// See [`crate::BlockEvent::dev`].
@@ -42,9 +44,9 @@ pub struct InFlight {
     pub request_flags: u32,
     /// See [`crate::BlockEvent::store`].
     pub store: u32,
-    /// Classic flavour: requests before it under the same key that were sent to the disk and have
-    /// not completed as far as was seen.
-    pub older: u32,
+    /// Classic flavour: requests under this key in units of [`InFlight::SENT`] and
+    /// [`InFlight::WAITING`]. Changed by additions alone, so that none is lost between processors.
+    pub sharing: u32,
     /// See [`crate::op`].
     pub op: u8,
     /// See [`crate::class`].
@@ -60,13 +62,19 @@ pub struct InFlight {
 const _: () = {
     // The sum of the fields: nothing is implicit.
     assert!(size_of::<InFlight>() == 7 * 8 + 9 * 4 + 4 + 16);
-    assert!(crate::MAX_DEVICES <= 1 << 16);
+    assert!(crate::MAX_DEVICES <= 1 << 8);
     assert!(size_of::<InFlight>() == InFlight::WORDS * 8);
 };
 
 impl InFlight {
     /// Its size in the map, in words of 8 bytes.
     pub const WORDS: usize = 14;
+    /// A request that was sent to the disk and has not completed as far as was seen.
+    pub const SENT: u32 = 1 << 16;
+    /// A request that was made, and not sent yet or merged into another.
+    pub const WAITING: u32 = 1;
+    /// The last has completed: who comes now must not share it.
+    pub const LEAVING: u32 = 1 << 30;
 
     /// Reads an entry of the map.
     #[must_use]
@@ -89,14 +97,15 @@ impl InFlight {
             born: u64::from_ne_bytes(at.take()),
             sectors: u32::from_ne_bytes(at.take()),
             bytes_done: u32::from_ne_bytes(at.take()),
-            slot: u16::from_ne_bytes(at.take()),
+            slot: at.take::<1>()[0],
+            shared: at.take::<1>()[0],
             hardware_queue: u16::from_ne_bytes(at.take()),
             dev: u32::from_ne_bytes(at.take()),
             tgid: u32::from_ne_bytes(at.take()),
             tid: u32::from_ne_bytes(at.take()),
             request_flags: u32::from_ne_bytes(at.take()),
             store: u32::from_ne_bytes(at.take()),
-            older: u32::from_ne_bytes(at.take()),
+            sharing: u32::from_ne_bytes(at.take()),
             op: at.take::<1>()[0],
             class: at.take::<1>()[0],
             flags: at.take::<1>()[0],
@@ -113,6 +122,20 @@ impl InFlight {
     pub const fn completes(&self) -> bool {
         use crate::flag::{FLUSH_PARENT, FUA, PREFLUSH};
         self.issue_ns != 0 || self.flags & (FLUSH_PARENT | FUA | PREFLUSH) != 0
+    }
+
+    /// Requests under its key that were sent.
+    #[inline(always)]
+    #[must_use]
+    pub const fn sent(&self) -> u32 {
+        self.sharing % Self::LEAVING / Self::SENT
+    }
+
+    /// Requests under its key that were not sent, or merged into another.
+    #[inline(always)]
+    #[must_use]
+    pub const fn waiting(&self) -> u32 {
+        self.sharing % Self::SENT
     }
 
     /// True: no request is in flight, the entry waits for the next in the same memory.
@@ -140,6 +163,21 @@ mod tests {
         assert_eq!((entry.issue_ns, entry.cgroup, entry.born), (7, 11, 9));
         assert_eq!((entry.sectors, entry.bytes_done), (1, 2));
         assert_eq!(&entry.comm[8..12], b"rest");
+    }
+
+    #[test]
+    fn requests_that_share_an_entry_are_counted_apart() {
+        let entry = InFlight {
+            sharing: 3 * InFlight::SENT + 2 * InFlight::WAITING,
+            ..InFlight::default()
+        };
+        assert_eq!((entry.sent(), entry.waiting()), (3, 2));
+        let sent = entry.sharing + InFlight::SENT - InFlight::WAITING;
+        let entry = InFlight {
+            sharing: sent,
+            ..entry
+        };
+        assert_eq!((entry.sent(), entry.waiting()), (4, 1));
     }
 
     #[test]

@@ -73,7 +73,11 @@ impl Late {
         let mut left = missing;
         for entry in &found {
             // With the classic flavour an entry may stand for several of one place.
-            let requests = (1 + u64::from(entry.older)).min(left);
+            let sharing = match entry.issue_ns {
+                0 => entry.waiting(),
+                _ => entry.sent(),
+            };
+            let requests = u64::from(sharing).max(1).min(left);
             left -= requests;
             count(&mut self.counters, entry, requests);
             let told = wanted(policy, entry, now_ns);

@@ -2,7 +2,7 @@
 //!
 //! A request is named by disk, operation and first sector. Flushes have no place: the parent (the empty
 //! write that asked for a flush) and the flush that the block layer sends get keys of their own.
-//! So two requests in flight can have the same key; the entry then counts the older ones.
+//! So several requests in flight can have the same key: they share its entry.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
 use lumpscope_ebpf_common::{flag, op, row};

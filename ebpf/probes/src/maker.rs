@@ -10,6 +10,8 @@ use crate::task::{is_kernel_thread, task};
 pub const REQ_IDLE: u32 = 1 << 15;
 /// A request that was made so long ago and was never sent was merged into another.
 const MERGED_AWAY_NS: u64 = 1_000_000_000;
+/// So were most of so many.
+const MERGED_AWAY: u32 = 1024;
 
 /// Who makes this request, and what class that suggests.
 #[inline(always)]
@@ -36,28 +38,31 @@ pub unsafe fn owner(entry: &mut InFlight) {
     entry.class = classify(entry, task.own);
 }
 
+/// True: no request that is remembered with it is in flight.
+#[inline(always)]
+pub fn was_merged_away(old: &InFlight, now: u64) -> bool {
+    let long_ago = now.saturating_sub(old.queue_ns) > MERGED_AWAY_NS;
+    !old.completes() && (long_ago || old.waiting() > MERGED_AWAY)
+}
+
 /// With a key that several requests share, their completions do not tell them apart: who made
 /// which is known as far as all were made alike.
 #[inline(always)]
-pub unsafe fn doubt_maker(entry: &mut InFlight, old: &InFlight) {
-    let merged_away = !old.completes() && entry.queue_ns - old.queue_ns > MERGED_AWAY_NS;
-    if merged_away || old.is_free() {
-        return;
+pub unsafe fn doubt_maker(shared: &mut InFlight, entry: &InFlight) {
+    if shared.cgroup != entry.cgroup {
+        shared.cgroup = 0;
     }
-    if old.cgroup != entry.cgroup {
-        entry.cgroup = 0;
-    }
-    let other = old.tgid != entry.tgid;
-    if other || old.token != entry.token || old.store != entry.store {
-        (entry.store, entry.token) = (0, 0);
-        entry.flags2 &= !flag2::SUBMITTED;
+    let other = shared.tgid != entry.tgid;
+    if other || shared.token != entry.token || shared.store != entry.store {
+        // The flag alone: another processor may be telling of it.
+        shared.flags2 &= !flag2::SUBMITTED;
     }
     if other {
-        (entry.tgid, entry.tid) = (0, 0);
-        entry.comm = [0; 16];
-        entry.flags &= !flag::OWN;
-        entry.flags2 &= !flag2::KERNEL_THREAD;
-        entry.class = classify(entry, false);
+        (shared.tgid, shared.tid) = (0, 0);
+        shared.comm = [0; 16];
+        shared.flags &= !flag::OWN;
+        shared.flags2 &= !flag2::KERNEL_THREAD;
+        shared.class = flagged(shared.flags).unwrap_or(class::OTHER);
     }
 }
 
@@ -92,6 +97,21 @@ fn is_ext4lazyinit(entry: &InFlight) -> bool {
     c[0] == b'e' && c[1] == b'x' && c[2] == b't' && c[3] == b'4' && c[4] == b'l' && c[12] == 0
 }
 
+/// The class of a request that says of itself that it is metadata, whoever made it.
+#[inline(always)]
+fn flagged(flags: u8) -> Option<u8> {
+    if flags & flag::META == 0 {
+        return None;
+    }
+    // ext4's journal is written by jbd2; an xfs log write asks for a flush or FUA.
+    let ordered = flags & (flag::FUA | flag::PREFLUSH) != 0;
+    Some(if ordered {
+        class::FS_JOURNAL
+    } else {
+        class::FS_METADATA
+    })
+}
+
 /// The flags of the request decide; the name only tells kernel threads from each other.
 #[inline(always)]
 pub fn classify(entry: &InFlight, own: bool) -> u8 {
@@ -99,14 +119,8 @@ pub fn classify(entry: &InFlight, own: bool) -> u8 {
     if kernel && is_jbd2(entry) {
         return class::FS_JOURNAL;
     }
-    if entry.flags & flag::META != 0 {
-        // ext4's journal is written by jbd2; an xfs log write asks for a flush or FUA.
-        let ordered = entry.flags & (flag::FUA | flag::PREFLUSH) != 0;
-        return if ordered {
-            class::FS_JOURNAL
-        } else {
-            class::FS_METADATA
-        };
+    if let Some(class) = flagged(entry.flags) {
+        return class;
     }
     if own {
         return class::OWN;

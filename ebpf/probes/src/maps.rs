@@ -77,6 +77,13 @@ pub unsafe fn add(at: *mut u64, n: u64) {
     atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(at, n);
 }
 
+/// The same for what requests of one key share.
+#[inline(always)]
+pub unsafe fn add_sharing(entry: &mut InFlight, n: u32) {
+    let at: *mut u32 = &mut entry.sharing;
+    atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(at, n);
+}
+
 /// From now on the requests of this path are watched in the name of the disk that it leads to.
 #[inline(always)]
 pub unsafe fn add_path(disk: u32, path: u32) {

@@ -5,9 +5,10 @@ use lumpscope_ebpf_common::{
     BlockEvent, InFlight, NO_SEEK, class, control, flag, flag2, histogram, op, row, stats,
 };
 
-use crate::maker::{classify, doubt_maker, owner};
+use crate::maker::{classify, doubt_maker, owner, was_merged_away};
 use crate::maps::{
-    CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, ROWS, add, count, counters, in_flight,
+    CONTROL, EVENTS, HISTOGRAM, IN_FLIGHT, Key, LAST, ROWS, add, add_sharing, count, counters,
+    in_flight,
 };
 use crate::seek;
 use crate::settings::{HAS_START, KEEP, SKIP_DONE};
@@ -15,6 +16,7 @@ use crate::settings::{HAS_START, KEEP, SKIP_DONE};
 /// `BPF_RB_NO_WAKEUP`: the reader polls; a wake-up costs more than all the rest.
 const NO_WAKEUP: u64 = 1;
 const BPF_ANY: u64 = 0;
+const BPF_NOEXIST: u64 = 1;
 /// The kernel's clock for requests and that for programs may differ by so much.
 const CLOCKS_NS: u64 = 10_000;
 
@@ -74,21 +76,58 @@ pub unsafe fn start(key: &Key, request: &Request, keys: Keys) {
             (*last).flush_class = entry.class as u64;
         }
     }
+    if keys == Keys::Reused {
+        entry.sharing = InFlight::WAITING;
+        share(key, request.slot, &entry, |shared| {
+            shared.queue_ns = entry.queue_ns;
+            shared.flags = entry.flags & !flag::OWN | shared.flags & flag::OWN;
+        });
+        return;
+    }
     let old = IN_FLIGHT.get_ptr_mut(*key);
     if let Some(old) = old {
         let completes = (*old).completes();
-        if keys == Keys::Reused {
-            entry.older = (*old).older + completes as u32;
-            doubt_maker(&mut entry, &*old);
-        } else {
-            sequence_ended(&mut *old);
-            if completes {
-                found_late(&mut *old, entry.queue_ns);
-            }
+        sequence_ended(&mut *old);
+        if completes {
+            found_late(&mut *old, entry.queue_ns);
         }
     }
-    if !remember(key, &mut entry, keys, old) {
+    if !remember(key, &mut entry, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
+    }
+}
+
+/// Remembers a request under a key that others may have. `speak`: what of it an entry of theirs takes.
+#[inline(always)]
+unsafe fn share(key: &Key, slot: u32, entry: &InFlight, speak: impl Fn(&mut InFlight)) {
+    if IN_FLIGHT.insert(*key, *entry, BPF_NOEXIST).is_ok() {
+        return;
+    }
+    if let Some(shared) = IN_FLIGHT.get_ptr_mut(*key) {
+        let shared = &mut *shared;
+        if was_merged_away(shared, entry.queue_ns) {
+            let _ = IN_FLIGHT.insert(*key, *entry, BPF_ANY);
+            return;
+        }
+        add_sharing(shared, entry.sharing);
+        // Where the last that shared it is just going, this stays if it came in time.
+        let mut tries = 0;
+        while core::ptr::read_volatile(&shared.sharing) >= InFlight::LEAVING && tries < 8 {
+            let there = IN_FLIGHT.get_ptr_mut(*key);
+            if !there.is_some_and(|there| core::ptr::eq(there, shared)) {
+                tries = 8;
+            }
+            tries += 1;
+        }
+        if tries < 8 {
+            shared.shared = 1;
+            doubt_maker(shared, entry);
+            speak(shared);
+            return;
+        }
+    }
+    if IN_FLIGHT.insert(*key, *entry, BPF_NOEXIST).is_err() {
+        count(slot, stats::IN_FLIGHT_FULL, 1);
     }
 }
 
@@ -124,7 +163,7 @@ pub unsafe fn adopt(bio: &Key, key: &Key, request: &Request, born: u64) -> bool 
             found_late(&mut *old, entry.queue_ns);
         }
     }
-    if !remember(key, &mut entry, Keys::Exact, old) {
+    if !remember(key, &mut entry, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
     }
     let _ = IN_FLIGHT.remove(*bio);
@@ -143,16 +182,21 @@ pub unsafe fn bio_queued(key: &Key, request: &Request, keys: Keys) {
         entry.sector = 0;
     }
     entry.seek = seek::of(&entry);
-    let old = IN_FLIGHT.get_ptr_mut(*key);
-    if let Some(old) = old {
-        if keys == Keys::Reused {
-            entry.older = (*old).older + (*old).completes() as u32;
-            doubt_maker(&mut entry, &*old);
-        } else if (*old).completes() {
-            found_late(&mut *old, entry.queue_ns);
-        }
+    if keys == Keys::Reused {
+        entry.sharing = InFlight::SENT;
+        share(key, request.slot, &entry, |shared| {
+            (shared.queue_ns, shared.issue_ns) = (entry.queue_ns, entry.issue_ns);
+            (shared.sectors, shared.seek) = (entry.sectors, entry.seek);
+        });
+        return;
     }
-    if !remember(key, &mut entry, keys, old) {
+    let old = IN_FLIGHT.get_ptr_mut(*key);
+    if let Some(old) = old
+        && (*old).completes()
+    {
+        found_late(&mut *old, entry.queue_ns);
+    }
+    if !remember(key, &mut entry, old) {
         count(request.slot, stats::IN_FLIGHT_FULL, 1);
     }
 }
@@ -174,7 +218,7 @@ pub unsafe fn bio_done(key: &Key, error: i32, error_flag: u8, refused: bool) {
     // It would have had to wait, and whoever gave it did not want to: it comes again. The disk
     // was sent nothing.
     seek::take_back(&*entry);
-    leave(key, &mut *entry, After::Remove);
+    one_ended(key, &mut *entry);
 }
 
 /// A request is given to the driver. Merges may have changed its place and length.
@@ -191,23 +235,27 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
             // Sent again, or another flush: the records do not tell. User space knows how many
             // have completed.
             (*entry).issue_ns = now;
-            (*entry).older += 1;
+            add_sharing(&mut *entry, InFlight::SENT);
             return;
         }
-        if same && (*entry).issue_ns != 0 {
+        let waits = keys == Keys::Reused && (*entry).waiting() > 0;
+        if same && (*entry).issue_ns != 0 && !waits {
             (*entry).flags |= flag::REISSUED;
             count((*entry).slot as u32, stats::REISSUES, 1);
             return;
         }
         if same || ((*entry).op == request.op && (*entry).issue_ns == 0) {
             let grown = (*entry).sectors != request.sectors || (*entry).sector != request.sector;
-            if grown && (*entry).queue_ns != 0 && request.op <= op::WRITE {
+            if grown && (*entry).shared == 0 && (*entry).queue_ns != 0 && request.op <= op::WRITE {
                 (*entry).flags2 |= flag2::MERGED;
             }
             // What the block layer does by flushes it no longer asks of the driver.
             let ordered = (*entry).flags & (flag::FUA | flag::PREFLUSH);
             if ordered & !request.flags != 0 && request.sectors != 0 {
                 (*entry).flags2 |= flag2::WRAPPED;
+            }
+            if waits {
+                add_sharing(&mut *entry, InFlight::SENT - InFlight::WAITING);
             }
             (*entry).issue_ns = now;
             (*entry).request_flags = request.request_flags;
@@ -240,7 +288,12 @@ pub unsafe fn issue(key: &Key, request: &Request, keys: Keys) {
     }
     // A request counts once: what is not remembered now has its completion counted, and what did
     // not fit when it was made was counted then.
-    let fits = remember(key, &mut entry, keys, old);
+    let fits = if keys == Keys::Reused {
+        entry.sharing = InFlight::SENT;
+        IN_FLIGHT.insert(*key, entry, BPF_ANY).is_ok()
+    } else {
+        remember(key, &mut entry, old)
+    };
     if fits && request.op != op::FLUSH && HAS_START.load() != 0 {
         count(request.slot, stats::ISSUE_WITHOUT_START, 1);
     }
@@ -276,7 +329,7 @@ pub unsafe fn done(
     let whole = ((*entry).sectors as u64) << 9;
     let bytes_done = (*entry).bytes_done.wrapping_add(bytes);
     if after == After::Remove {
-        if error == 0 && (bytes_done as u64) < whole && (*entry).older == 0 {
+        if error == 0 && (bytes_done as u64) < whole && (*entry).shared == 0 {
             // From now on it begins behind this part.
             count(slot, stats::PARTIAL, 1);
             (*entry).bytes_done = bytes_done;
@@ -295,12 +348,14 @@ pub unsafe fn done(
         ended.bytes_done = bytes_done;
         if error == 0 && ended.born != 0 && ended.op == op::WRITE {
             count(slot, stats::SEQUENCE_ENDS, ended.born);
+            (*entry).born = 0;
         }
+        if ended.queue_ns > ended.issue_ns && ended.issue_ns != 0 {
+            // Of one that was made after this was sent.
+            ended.queue_ns = ended.issue_ns;
+        }
+        one_ended(key, &mut *entry);
         finish(&ended, now, error);
-        match (*entry).older {
-            0 => leave(key, &mut *entry, after),
-            _ => (*entry).older -= 1,
-        }
         return true;
     }
     if error != 0 || (bytes_done as u64) < whole {
@@ -340,6 +395,38 @@ pub unsafe fn nothing_done(key: &Key) -> bool {
     };
     (*entry).born += 1;
     true
+}
+
+/// One of the requests that share an entry has completed; the entry goes with the last.
+#[inline(always)]
+unsafe fn one_ended(key: &Key, entry: &mut InFlight) {
+    if entry.sent() > 0 {
+        add_sharing(entry, InFlight::SENT.wrapping_neg());
+    } else if entry.waiting() > 0 {
+        add_sharing(entry, InFlight::WAITING.wrapping_neg());
+    }
+    // Volatile: another processor may add meanwhile.
+    let left = core::ptr::read_volatile(&entry.sharing);
+    if left >= InFlight::SENT {
+        return;
+    }
+    // Only where it changes something: another processor may be changing the maker's flags.
+    if entry.flags & flag::REISSUED != 0 {
+        entry.flags &= !flag::REISSUED;
+    }
+    if entry.flags2 & (flag2::MERGED | flag2::WRAPPED) != 0 {
+        entry.flags2 &= !(flag2::MERGED | flag2::WRAPPED);
+    }
+    (entry.issue_ns, entry.seek) = (0, NO_SEEK);
+    if left != 0 {
+        return;
+    }
+    add_sharing(entry, InFlight::LEAVING);
+    if core::ptr::read_volatile(&entry.sharing) % InFlight::LEAVING != 0 {
+        add_sharing(entry, InFlight::LEAVING.wrapping_neg());
+        return;
+    }
+    leave(key, entry, After::Remove);
 }
 
 /// The request of an entry has completed.
@@ -594,19 +681,11 @@ unsafe fn wanted(entry: &InFlight, now: u64) -> bool {
     slower_than != 0 && begin != 0 && now.wrapping_sub(begin) >= slower_than
 }
 
-/// Remembers a request. `old`: what is remembered under its key, free entries too. False: the table
-/// is full.
+/// Remembers the one request that has this memory now. `old`: what is remembered under its key, free
+/// entries too. False: the table is full.
 #[inline(always)]
-unsafe fn remember(
-    key: &Key,
-    entry: &mut InFlight,
-    keys: Keys,
-    old: Option<*mut InFlight>,
-) -> bool {
-    // Of an exact key only the one request speaks that has this memory now.
-    if keys == Keys::Exact
-        && let Some(old) = old
-    {
+unsafe fn remember(key: &Key, entry: &mut InFlight, old: Option<*mut InFlight>) -> bool {
+    if let Some(old) = old {
         entry.flags2 |= (*old).flags2 & flag2::KEPT;
         *old = *entry;
         return true;
@@ -626,14 +705,15 @@ fn blank(request: &Request) -> InFlight {
         born: 0,
         sectors: request.sectors,
         bytes_done: 0,
-        slot: request.slot as u16,
+        slot: request.slot as u8,
+        shared: 0,
         hardware_queue: request.hardware_queue,
         dev: request.dev,
         tgid: 0,
         tid: 0,
         request_flags: request.request_flags,
         store: 0,
-        older: 0,
+        sharing: 0,
         op: request.op,
         class: class::OTHER,
         flags: request.flags,

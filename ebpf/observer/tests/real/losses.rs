@@ -8,6 +8,7 @@ use lumpscope_observer::{
 
 use lumpscope_units::human;
 
+use crate::submissions::reads_at_once;
 use crate::support::{
     LoopDevice, Watched, dd, forced, mount_tracefs, owned, ready, until_complete,
 };
@@ -185,13 +186,48 @@ fn requests_of_different_length_at_one_place_are_counted_exactly() {
                 });
             }
         });
-        it.report()
+        let report = it.report();
+        alone_are_certain(&it, &report.audit);
+        report
     });
     let audit = &report.audit;
     let bytes = 4 * ROUNDS * lengths.iter().sum::<usize>() as u64;
     assert_eq!((audit.seen_requests, audit.seen_bytes), (8 * ROUNDS, bytes));
     let told: u64 = report.block.owners.iter().map(|owner| owner.bytes).sum();
     assert_eq!(told, bytes, "{audit:?}");
+}
+
+/// Of those that come after them each is told as if they had never been. A completion that the kernel
+/// did not show leaves its request there.
+fn alone_are_certain(it: &Watched, before: &AuditReport) {
+    if !before.complete || before.found_late > 0 {
+        return;
+    }
+    for _ in 0..ROUNDS {
+        it.io(&[1], Purpose::Data, Op::Read, 0, 4096);
+    }
+    let audit = it.report().audit;
+    assert_eq!(audit.agreements - before.agreements, ROUNDS, "{audit:?}");
+    assert_eq!(audit.ambiguous, before.ambiguous, "{audit:?}");
+}
+
+#[test]
+fn requests_of_one_place_made_before_one_is_sent_are_each_seen_being_sent() {
+    let Some(_one) = ready() else { return };
+    mount_tracefs();
+    until_complete(|| {
+        let device = LoopDevice::new(64 * MIB);
+        let it = Watched::new(&device.path, forced(Flavour::Classic));
+        for _ in 0..ROUNDS {
+            reads_at_once(&it, &[1, 2, 3, 4], (0, 4096));
+        }
+        let report = it.report();
+        let audit = &report.audit;
+        assert_eq!(audit.reissues, 0, "{audit:?}");
+        assert!(!audit.complete || audit.unsent == 0, "{audit:?}");
+        alone_are_certain(&it, audit);
+        report
+    });
 }
 
 fn is_data(total: &&OwnerTotal) -> bool {

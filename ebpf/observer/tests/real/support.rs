@@ -211,6 +211,20 @@ impl Watched {
         (offset, len): (u64, usize),
         act: impl FnOnce(u64),
     ) {
+        let token = self.begun(requests, purpose, op, (offset, len));
+        act(token);
+        self.observer.left();
+        self.observer.finish(self.index, token, now(), true);
+    }
+
+    /// Declares an I/O that begins now; its token.
+    pub(crate) fn begun(
+        &self,
+        requests: &[u64],
+        purpose: Purpose,
+        op: Op,
+        (offset, len): (u64, usize),
+    ) -> u64 {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
         self.observer.declare(Declared {
             store: self.index,
@@ -222,9 +236,7 @@ impl Watched {
             len: len as u64,
             begin_ns: now(),
         });
-        act(token);
-        self.observer.left();
-        self.observer.finish(self.index, token, now(), true);
+        token
     }
 
     /// Does an I/O without telling.
