@@ -128,11 +128,9 @@ fn a_name_that_is_gone_on_a_file_system_with_a_number_of_its_own() {
     require!("mount", "mkfs.btrfs");
     let disk = Image::made(256 * MIB, "mkfs.btrfs", "-q");
     let device = disk.attach(&[]);
-    let at = disk.mount_point();
-    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
-        return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
-    }
-    let btrfs = Mount { at };
+    let Some(btrfs) = Mount::btrfs(device.path(), disk.mount_point()) else {
+        return;
+    };
     assert_kept_without_a_name(&Image::new_in(&btrfs.at, 16 * MIB));
 }
 

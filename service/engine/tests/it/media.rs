@@ -99,11 +99,9 @@ fn memory_is_known_through_a_file_system_with_a_number_of_its_own() {
         let [first, second] = [folder, &tmpfs.at].map(|folder| Image::new_in(folder, 120 * MIB));
         let (one, two) = (first.attach(&[]), second.attach(&[]));
         run("mkfs.btrfs", &[Path::new("-q"), one.path(), two.path()]);
-        let at = first.mount_point();
-        if let Err(error) = try_run("mount", &[one.path(), at.as_path()]) {
-            return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
-        }
-        let btrfs = Mount { at };
+        let Some(btrfs) = Mount::btrfs(one.path(), first.mount_point()) else {
+            return;
+        };
         assert_volatile(&btrfs.at.join("store.lusf"), VolatileMedium::Tmpfs);
     }
 }
@@ -186,11 +184,9 @@ fn a_file_on_btrfs_is_not_memory() {
     require!("mkfs.btrfs", "mount");
     let image = Image::made(256 * MIB, "mkfs.btrfs", "-q");
     let device = image.attach(&[]);
-    let at = image.mount_point();
-    if let Err(error) = try_run("mount", &[device.path(), at.as_path()]) {
-        return lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
-    }
-    let btrfs = Mount { at };
+    let Some(btrfs) = Mount::btrfs(device.path(), image.mount_point()) else {
+        return;
+    };
     let inner = Image::new_in(&btrfs.at, MIB);
     let upper = inner.attach(&[]);
     assert_eq!(VolatileMedium::of_path(upper.path()), None);

@@ -234,6 +234,17 @@ impl Mount {
         run("mount", &[device, &at]);
         Self { at }
     }
+
+    /// Of a btrfs on this device; `None`, said: this kernel has none.
+    pub(crate) fn btrfs(device: &Path, at: PathBuf) -> Option<Self> {
+        match try_run("mount", &[device, &at]) {
+            Ok(_) => Some(Self { at }),
+            Err(error) => {
+                lumpscope_needs::skipped(&format!("no btrfs here: {error}"));
+                None
+            }
+        }
+    }
 }
 
 impl Drop for Mount {
