@@ -10,10 +10,11 @@ use rustix::io::Errno;
 
 use super::CreateOptions;
 use crate::facts::queue_of;
-use crate::guard::aliases::{self, Taken, as_flags};
+use crate::guard::aliases::{self, Taken};
 use crate::guard::in_use::{DiskDevices, check_file_unused};
 use crate::guard::{self, FormatError, Signature, User, VolatileMedium};
 use crate::layout;
+use crate::loops::as_flags;
 use crate::machine::Machine;
 use crate::signature::samples;
 use crate::sysfs::DeviceNumber;

@@ -22,8 +22,7 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::error::User;
-pub(crate) use crate::loops::as_flags;
-use crate::loops::{Loop, backing_file, open_node};
+use crate::loops::{Loop, as_flags, backing_file, open_node};
 pub(crate) use crate::medium::open_place;
 use crate::sysfs::{DeviceNumber, names_in};
 
